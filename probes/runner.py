@@ -1,0 +1,491 @@
+"""Runs the probes of one plan on one node and prints one marked JSON line per probe as it finishes.
+
+SENT TO THE NODE. Standard library only, Python 3.6 and later, started with `python3 -I -S` (isolated, no site: a
+dead home directory must not hang it). Nothing is written to a disk and nothing stays behind.
+
+Why it is built this way (each was learned from a real failure, see docs/architecture.md):
+- Every probe has its own child, session and deadline. A child in state D cannot be killed, so after the deadline it
+  is abandoned and its state and wchan are reported; waiting for it would hang the runner too.
+- Children write to files without a name (memory), never to the channel: an orphan holding the channel's pipe
+  would keep the SSH channel open for ever.
+- The end of standard input means that the controller is gone: all children are ended.
+
+Lines, each `@golden15 ` + JSON: hello, pong (answer to a `ping N` line), capture, bye.
+"""
+
+import base64
+import errno
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+import zlib
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+MARK = "@golden15 "
+PROTOCOL = 1
+GRACE_S = 0.5  # between SIGKILL and calling a child hung: a killed process that can die does so in milliseconds
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+try:  # prctl is how children die with their parent; some minimal Pythons have no ctypes
+    import ctypes
+
+    _libc = ctypes.CDLL(None)  # type: Any
+except (ImportError, OSError):
+    _libc = None
+
+
+class Absent(Exception):
+    """Raised by a collector when the thing it asks does not exist on this node (no GPU, no InfiniBand, no tool)."""
+
+
+class Denied(Exception):
+    """Raised by a collector when it lacks a right. The message says what to allow."""
+
+
+# What collectors may use --------------------------------------------------------------------------------------
+
+
+def read(path: str, limit: int = 65536) -> str:
+    """First `limit` bytes of a file as text. Bytes that are not UTF-8 survive as surrogates. Raises OSError."""
+    with open(path, "rb") as handle:
+        return handle.read(limit).decode("utf-8", "surrogateescape")
+
+
+def which(tool: str) -> Optional[str]:
+    """Full path of an executable on PATH, or None."""
+    for folder in os.environ.get("PATH", PATH).split(":"):
+        path = os.path.join(folder, tool)
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return None
+
+
+def sh(argv: List[str], limit: int = 262144) -> Tuple[int, str, str]:
+    """Run a command to its end inside this probe's child: (exit status, output, error output).
+
+    Needs no deadline of its own: the runner kills the whole session at the probe's deadline.
+    Status is 127 when the command does not exist, -25 (SIGXFSZ) when it was stopped for printing over `limit` bytes;
+    the first `limit` are returned.
+    """
+    import subprocess
+
+    out, err = _scratch(), _scratch()
+    allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit + 1, allowed[1]))  # the file limit is what stops a flood
+    try:
+        status = subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    except (FileNotFoundError, PermissionError) as error:
+        return (127, "", str(error))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, allowed)
+    texts = [os.pread(part, limit, 0).decode("utf-8", "surrogateescape") for part in (out, err)]
+    for part in (out, err):
+        os.close(part)
+    return (status, texts[0], texts[1])
+
+
+def isolate(calls: List[Tuple[str, Callable[[], str]]], deadline_s: float) -> List[Dict[str, Any]]:
+    """Run each (name, function) in a child of its own, side by side; abandon those past the deadline.
+
+    For calls that may each hang on their own, such as one per GPU. Results come in the order of `calls`:
+    {"name", "outcome", "text", "why", "state", "wchan", "took_s"}; outcome as for a capture.
+    """
+    children = [Child(name, call, deadline_s, 262144, own_session=False) for name, call in calls]
+    while not all([child.step() for child in children]):
+        time.sleep(0.01)
+    if any(child.outcome == "hung" for child in children):
+        _tell(hung=True)
+    return [
+        {
+            "name": child.name,
+            "outcome": child.outcome,
+            "text": child.output().decode("utf-8", "surrogateescape"),
+            "why": child.why,
+            "state": child.state,
+            "wchan": child.wchan,
+            "took_s": round(child.took_s, 3),
+        }
+        for child in children
+    ]
+
+
+# One child ----------------------------------------------------------------------------------------------------
+
+_status = -1  # in a child: the pipe that tells its parent how it went
+
+
+def _tell(**words: Any) -> None:
+    if _status >= 0:
+        os.write(_status, (json.dumps(words) + "\n").encode("utf-8")[:4096])
+
+
+def _scratch() -> int:
+    """A file without a name: memory where the kernel can, so that a full disk does not stop the evidence."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("golden15", 0)
+    for folder in ("/dev/shm", "/run", None):
+        try:
+            with tempfile.TemporaryFile(dir=folder) as handle:
+                return os.dup(handle.fileno())
+        except OSError:
+            continue
+    raise OSError(errno.ENOSPC, "no place for a temporary file in /dev/shm, /run or the temporary folder")
+
+
+def process_state(pid: int) -> Tuple[str, str, int]:
+    """(state letter, wchan, process group) of a process, ("", "", 0) when it is gone. Never reads cmdline."""
+    try:
+        fields = read("/proc/%d/stat" % pid, 4096).rpartition(")")[2].split()
+        state, group = fields[0], int(fields[2])
+    except (OSError, IndexError, ValueError):
+        return ("", "", 0)
+    try:
+        wchan = read("/proc/%d/wchan" % pid, 128)
+    except OSError:
+        wchan = ""
+    return (state, "" if wchan == "0" else wchan, group)
+
+
+def _group_members(group: int) -> List[Tuple[int, str, str]]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            state, wchan, its_group = process_state(int(entry))
+            if its_group == group and state not in ("", "Z", "X"):
+                found.append((int(entry), state, wchan))
+    return found
+
+
+class Child:
+    """One piece of work in a process of its own. `step()` never blocks; it is true once the work is settled."""
+
+    def __init__(self, name: str, work: Callable[[], Any], deadline_s: float, max_bytes: int, own_session: bool = True):
+        self.name = name
+        self.deadline_s = deadline_s
+        self.max_bytes = max_bytes
+        self.own_session = own_session
+        self.outcome = ""
+        self.why = self.state = self.wchan = ""
+        self.rc = None  # type: Optional[int]
+        self.hung = self.truncated = False
+        self.took_s = 0.0
+        self.killed_at = 0.0
+        self.out, self.err = _scratch(), _scratch()
+        self.status, status = os.pipe()
+        self.at, self.mono = time.time(), time.monotonic()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run(work, status, parent)
+        os.close(status)
+
+    def _run(self, work: Callable[[], Any], status: int, parent: int) -> None:
+        global _status
+        code = 70
+        try:
+            if self.own_session:
+                os.setsid()
+            if _libc:
+                _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the runner, whatever killed it
+                if os.getppid() != parent:
+                    os._exit(70)
+            for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+            null = os.open("/dev/null", os.O_RDONLY)
+            for source, target in ((null, 0), (self.out, 1), (self.err, 2), (status, 3)):
+                os.dup2(source, target)
+            os.closerange(4, 1024)
+            _status = 3
+            os.set_inheritable(3, False)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.max_bytes + 1, hard))
+            os.chdir("/")
+            result = work()
+            if result is not None:
+                data = result.encode("utf-8", "surrogateescape")
+                if len(data) > self.max_bytes:
+                    data = data[: data.rfind(b"\n", 0, self.max_bytes) + 1]
+                    _tell(truncated=True)
+                while data:
+                    data = data[os.write(1, data) :]
+            _tell(outcome="ok")
+            code = 0
+        except Absent as error:
+            _tell(outcome="absent", why=str(error))
+        except Denied as error:
+            _tell(outcome="denied", why=str(error))
+        except BaseException as error:
+            _tell(outcome="failed", why="the probe stopped with %s: %s" % (type(error).__name__, error))
+        finally:
+            os._exit(code)
+
+    def step(self) -> bool:
+        if self.outcome:
+            return True
+        self.took_s = time.monotonic() - self.mono
+        pid, status = self._reap()
+        if pid:
+            self._ended(status)
+        elif not self.killed_at and self.took_s >= self.deadline_s:
+            self.state, self.wchan, _ = process_state(self.pid)
+            self.killed_at = time.monotonic()
+            self.kill()
+        elif self.killed_at and time.monotonic() - self.killed_at >= GRACE_S:
+            self.state, self.wchan, _ = process_state(self.pid)
+            self._call_hung(self.pid)
+        return bool(self.outcome)
+
+    def _reap(self) -> Tuple[int, int]:
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return (self.pid, 0)
+
+    def kill(self) -> None:
+        try:
+            if self.own_session:
+                os.killpg(self.pid, signal.SIGKILL)
+            else:
+                os.kill(self.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def _ended(self, status: int) -> None:
+        self.rc = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        told = self._told()
+        self.why = told.get("why", "")
+        self.truncated = bool(told.get("truncated"))
+        self.hung = bool(told.get("hung"))
+        stuck = self._end_group()
+        if self.killed_at and stuck:  # the shell died, but what it waited for cannot
+            self.state, self.wchan = stuck[0][1], stuck[0][2]
+            self._call_hung(stuck[0][0])
+        elif self.killed_at:
+            self.outcome = "timeout"
+            self.why = "no answer within %g s, so it was stopped" % self.deadline_s
+        elif self.rc == -signal.SIGXFSZ:
+            self.outcome, self.truncated = "failed", True
+            self.why = "it printed more than %d bytes and was stopped; the first are kept" % self.max_bytes
+        elif "outcome" in told:
+            self.outcome = told["outcome"]
+        elif self.rc == 0:
+            self.outcome = "ok"
+        else:
+            self.outcome = "failed"
+            self.why = "ended by signal %d" % -self.rc if self.rc < 0 else "ended with exit status %d" % self.rc
+
+    def _told(self) -> Dict[str, Any]:
+        told = {}  # type: Dict[str, Any]
+        os.set_blocking(self.status, False)
+        try:
+            for line in os.read(self.status, 65536).decode("utf-8", "replace").splitlines():
+                told.update(json.loads(line))
+        except (OSError, ValueError):
+            pass
+        os.close(self.status)
+        return told
+
+    def _end_group(self) -> List[Tuple[int, str, str]]:
+        """Kill what the child left in its session. Returns what does not die within the grace time."""
+        until = time.monotonic() + GRACE_S
+        while self.own_session:
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return []
+            except PermissionError:  # it runs as another user, through sudo
+                pass
+            try:
+                while os.waitpid(-self.pid, os.WNOHANG)[0]:  # the runner adopts orphans, see Runner
+                    pass
+            except ChildProcessError:
+                pass
+            if time.monotonic() >= until:
+                left = _group_members(self.pid)
+                self.hung = self.hung or bool(left)
+                return left
+            time.sleep(0.01)
+        return []
+
+    def _call_hung(self, pid: int) -> None:
+        self.outcome, self.hung = "hung", True
+        self.why = "process %d cannot be stopped: state %s%s; it was left alone" % (
+            pid,
+            self.state or "unknown",
+            " in " + self.wchan if self.wchan else "",
+        )
+
+    def output(self, which_file: str = "out", limit: int = 0) -> bytes:
+        limit = limit or self.max_bytes
+        return os.pread(self.out if which_file == "out" else self.err, limit, 0)
+
+    def close(self) -> None:
+        os.close(self.out)
+        os.close(self.err)
+
+
+# The plan -----------------------------------------------------------------------------------------------------
+
+
+def _work(probe: Dict[str, Any], site: List[str]) -> Callable[[], Any]:
+    def command() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it; the command must die of it
+        try:
+            os.execvp(probe["command"][0], probe["command"])
+        except FileNotFoundError:
+            raise Absent("%s is not installed" % probe["command"][0])
+
+    def collect() -> str:
+        sys.path.extend(site)
+        space = globals()
+        exec(compile(probe["collect"], probe["name"], "exec"), space)
+        parts = space["collect"]()
+        return "".join("==> %s <==\n%s\n\n" % (name, text.rstrip("\n")) for name, text in parts.items())
+
+    return command if probe.get("command") else collect
+
+
+class Runner:
+    """Starts the plan's probes, a few side by side, and tells of each as it finishes."""
+
+    def __init__(self, plan: Dict[str, Any], watch_stdin: bool):
+        self.plan = plan
+        self.watch_stdin = watch_stdin
+        self.waiting = list(plan["probes"])
+        self.running = {}  # type: Dict[str, Tuple[Child, Dict[str, Any]]]
+        self.poisoned = {}  # type: Dict[str, str]  # lock -> the probe that hung on it
+        self.sent = 0
+        self.began = time.monotonic()
+        self.pending = b""
+        self.wake, wake = os.pipe()
+        for end in (self.wake, wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGALRM):
+            signal.signal(number, lambda *_: self.end(1))
+        signal.alarm(int(plan["deadline_s"]) + 5)  # if all else blocks, for instance on a channel nobody reads
+        if _libc:
+            _libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: adopt orphans, so that their groups can be ended
+
+    def say(self, kind: str, **words: Any) -> None:
+        words["kind"] = kind
+        data = (MARK + json.dumps(words) + "\n").encode("ascii")
+        try:
+            while data:
+                data = data[os.write(1, data) :]
+        except OSError:
+            self.end(1)
+
+    def run(self) -> None:
+        try:
+            boot_id = read("/proc/sys/kernel/random/boot_id").strip()
+        except OSError:
+            boot_id = ""
+        version = "%d.%d.%d" % sys.version_info[:3]
+        self.say("hello", protocol=PROTOCOL, python=version, boot_id=boot_id, host=os.uname()[1], uid=os.getuid())
+        while self.waiting or self.running:
+            self.start()
+            self.listen(self.patience())
+            for name, (child, probe) in sorted(self.running.items()):
+                if child.step():
+                    del self.running[name]
+                    self.tell(child, probe)
+            if time.monotonic() - self.began > self.plan["deadline_s"]:
+                self.give_up()
+        self.say("bye")
+        self.end(0)
+
+    def start(self) -> None:
+        busy = {probe.get("lock") for _, probe in self.running.values()}
+        for probe in list(self.waiting):
+            if len(self.running) >= self.plan["parallel"]:
+                return
+            lock = probe.get("lock")
+            if lock in self.poisoned:
+                self.waiting.remove(probe)
+                why = "not asked: %s hung on the same %s, and another call would hang too" % (self.poisoned[lock], lock)
+                self.say("capture", probe=probe["name"], outcome="skipped", why=why)
+            elif not lock or lock not in busy:
+                self.waiting.remove(probe)
+                busy.add(lock)
+                work = _work(probe, self.plan.get("site", []))
+                child = Child(probe["name"], work, probe["timeout_s"], probe["max_bytes"])
+                self.running[probe["name"]] = (child, probe)
+
+    def patience(self) -> float:
+        """Seconds until something may be due. SIGCHLD and standard input wake earlier."""
+        now = time.monotonic()
+        due = [self.began + self.plan["deadline_s"]]
+        for child, _ in self.running.values():
+            due.append(child.killed_at + GRACE_S if child.killed_at else child.mono + child.deadline_s)
+        return min(1.0, max(0.01, min(due) - now))
+
+    def listen(self, timeout: float) -> None:
+        ready = select.select([self.wake] + ([0] if self.watch_stdin else []), [], [], timeout)[0]
+        if self.wake in ready:
+            os.read(self.wake, 4096)
+        if 0 in ready:
+            data = os.read(0, 4096)
+            if not data:
+                self.end(1)
+            lines = (self.pending + data).split(b"\n")
+            self.pending = lines.pop()[-100:]
+            for line in lines:
+                if line.startswith(b"ping "):
+                    self.say("pong", n=line[5:25].decode("ascii", "replace"), at=repr(time.time()))
+
+    def tell(self, child: Child, probe: Dict[str, Any]) -> None:
+        if child.hung and probe.get("lock"):
+            self.poisoned[probe["lock"]] = probe["name"]
+        out = child.output()
+        if self.sent + len(out) > self.plan["max_bytes"]:
+            child.outcome, child.truncated, out = "failed", True, b""
+            child.why = "this node's %d bytes for one run are spent; its output was dropped" % self.plan["max_bytes"]
+        self.sent += len(out)
+        words = {"probe": child.name, "outcome": child.outcome, "why": child.why[:1000], "rc": child.rc}
+        words.update({"at": child.at, "mono": child.mono, "took_s": round(child.took_s, 4)})
+        words.update({"truncated": child.truncated, "state": child.state, "wchan": child.wchan})
+        words["err"] = child.output("err", 2048).decode("utf-8", "replace")
+        if len(out) > 2048:
+            words["z"] = base64.b64encode(zlib.compress(out, 1)).decode("ascii")
+        else:
+            words["out"] = out.decode("utf-8", "surrogateescape")
+        child.close()
+        self.say("capture", **words)
+
+    def give_up(self) -> None:
+        """The node's deadline: stop what runs (the next steps report it), do not begin the rest."""
+        for probe in self.waiting:
+            why = "not begun before the node's deadline of %g s" % self.plan["deadline_s"]
+            self.say("capture", probe=probe["name"], outcome="skipped", why=why)
+        self.waiting = []
+        for child, _ in self.running.values():
+            child.deadline_s = min(child.deadline_s, child.took_s)
+
+    def end(self, code: int) -> None:
+        """End every child and leave at once. What cannot die is left to the kernel; it holds nothing of ours."""
+        for child, _ in self.running.values():
+            child.kill()
+        os._exit(code)
+
+
+def main(plan: Dict[str, Any], watch_stdin: bool = True) -> None:
+    """Run a plan: {"probes": [{"name", "command" | "collect", "timeout_s", "max_bytes", "lock"}], "deadline_s",
+    "max_bytes", "parallel", "site"}. Does not return.
+
+    `watch_stdin` is false when standard input was the program itself (`python3 -I -S - < program`).
+    """
+    os.environ.update({"PATH": os.environ.get("PATH", "") + ":" + PATH, "LC_ALL": "C", "HOME": "/"})
+    os.chdir("/")
+    try:
+        Runner(plan, watch_stdin).run()
+    finally:
+        os._exit(70)

@@ -1,0 +1,49 @@
+"""Named lists of probes, with the deadline each suite promises per node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from probes import catalog
+from probes.core import Probe
+from probes.transport.protocol import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """`deadline_s`: seconds after its start by which the runner on a node has answered for every probe."""
+
+    name: str
+    says: str
+    probes: tuple[str, ...]
+    deadline_s: float
+
+    def members(self) -> tuple[Probe[Any], ...]:
+        known = catalog.load()
+        return tuple(known[name] for name in self.probes)
+
+    def plan(self) -> Plan:
+        return Plan(self.members(), deadline_s=self.deadline_s)
+
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        Suite("capture", "what may vanish, from every node", (
+            "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 12.0),
+        Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
+        Suite("host", "the machine itself", ("host.clock", "host.kernel_log", "host.load", "host.storage"), 10.0),
+        Suite("gpu", "the GPUs and what the kernel says of them", ("host.kernel_log", "gpu.state"), 12.0),
+        Suite("fabric", "the InfiniBand and RoCE ports", ("ib.ports",), 8.0),
+    )
+}  # fmt: skip
+
+
+def suite_or_probe(name: str) -> Suite:
+    """A suite by name, or a suite of one probe. Raises KeyError with a sentence that lists what there is."""
+    if name in SUITES:
+        return SUITES[name]
+    if name in catalog.load():
+        return Suite(name, catalog.load()[name].question, (name,), catalog.load()[name].timeout_s + 4)
+    raise KeyError(f"no suite or probe is called {name}. Suites: {', '.join(SUITES)}. Probes: {', '.join(catalog.load())}")

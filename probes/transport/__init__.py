@@ -1,0 +1,8 @@
+"""Three ways to get captures: ssh (nodes), local (this machine), replay (a folder). All yield the same thing."""
+
+from probes.transport import local, replay, ssh
+from probes.transport.protocol import Plan
+from probes.transport.reasons import REASONS
+from probes.transport.ssh import NodeEnd, Settings, Target
+
+__all__ = ["REASONS", "NodeEnd", "Plan", "Settings", "Target", "local", "replay", "ssh"]

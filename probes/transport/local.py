@@ -1,0 +1,61 @@
+"""Asks this machine, with the same runner and the same protocol over pipes instead of SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import sysconfig
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from probes.core import Capture
+from probes.transport.protocol import BOOT_ARGS, Conversation, Plan, Violation
+from probes.transport.reasons import REASONS, Trouble
+from probes.transport.ssh import NodeEnd
+
+NAME = "localhost"
+
+
+async def ask(plan: Plan, node: str = NAME, python: str = sys.executable) -> AsyncIterator[Capture | NodeEnd]:
+    """Yield the captures of this machine and then its NodeEnd. psutil and pynvml of this environment are offered."""
+    paths = sysconfig.get_paths()
+    plan = replace(plan, site=tuple(dict.fromkeys([paths["purelib"], paths["platlib"]])))
+    began = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        python, *BOOT_ARGS, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdin and process.stdout and process.stderr
+    talk = Conversation(node, plan, plan.program(), process.stdin.write)
+    trouble: Trouble | None = None
+    try:
+        async with asyncio.timeout(plan.deadline_s + 5):
+            while data := await process.stdout.read(65536):
+                for capture in talk.feed(data):
+                    yield capture
+            for capture in talk.close():
+                yield capture
+            if not talk.finished:
+                trouble = Trouble("python_failed", (await process.stderr.read(2000)).decode(errors="replace"))
+    except Violation as violation:
+        trouble = Trouble(violation.reason, str(violation))
+    except TimeoutError:
+        trouble = Trouble("deadline")
+    finally:
+        process.stdin.close()  # the runner sees the end of its input and ends its children
+        try:
+            async with asyncio.timeout(2):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+    for probe in talk.waiting.values():
+        reason = trouble or Trouble("no_answer")
+        yield Capture(node, probe.name, REASONS[reason.reason].outcome, why=str(reason), reason=reason.reason)
+    yield NodeEnd(
+        node,
+        trouble.reason if trouble else "",
+        str(trouble) if trouble else "",
+        took_s=time.monotonic() - began,
+        python=str(talk.hello.get("python", "")),
+        uid=talk.hello.get("uid"),
+    )

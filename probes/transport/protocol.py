@@ -1,0 +1,291 @@
+"""How the controller and the runner on a node talk: one channel, the program in, marked JSON lines out.
+
+    controller                                 node
+    BOOT as the remote command        ->       login shell, then python3
+                                      <-       @golden15 ready
+    program length, compressed program ->
+                                      <-       hello
+    ping 1 ... ping 8                 <->      pong (the clock offset is measured on the open channel)
+                                      <-       capture, one per probe as it finishes
+                                      <-       bye
+
+The controller waits for `ready` before it sends anything, so that a chatty or reading rc file neither eats the
+program nor is taken for an answer, and so that "the shell hangs" and "no python3" can be told apart.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import inspect
+import json
+import textwrap
+import time
+import zlib
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from probes import runner
+from probes.core import OUTCOMES, Capture, Probe, clean
+
+MARK = runner.MARK.encode()
+READY = MARK + b"ready"
+
+# Single quotes only, no newline and no "!": the login shell may be bash, dash, zsh, fish or csh.
+BOOT_ARGS = (
+    "-I",
+    "-S",
+    "-u",
+    "-c",
+    'import sys,zlib;i=sys.stdin.buffer;print("@golden15 ready",flush=True);exec(zlib.decompress(i.read(int(i.readline()))))',
+)
+BOOT = "exec python3 " + " ".join(BOOT_ARGS[:4]) + " '" + BOOT_ARGS[4] + "'"
+
+PINGS = 8
+MAX_CHATTER = 262_144  # bytes of unmarked output (banner, rc files) before a node is called flooding
+
+
+class Violation(Exception):
+    """The node does not keep to the protocol: `reason` is a word of `reasons`, the text is for people."""
+
+    def __init__(self, reason: str, text: str):
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one run asks of each node: probes, the node's own deadline in seconds, byte budget, children at a time."""
+
+    probes: tuple[Probe[Any], ...]
+    deadline_s: float = 15.0
+    max_bytes: int = 4_194_304
+    parallel: int = 6
+    site: tuple[str, ...] = field(default=())  # extra import folders, only for probes on the dashboard's own machine
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "probes": [_probe_as_json(probe) for probe in self.probes],
+            "deadline_s": self.deadline_s,
+            "max_bytes": self.max_bytes,
+            "parallel": self.parallel,
+            "site": list(self.site),
+        }
+
+    def source(self, watch_stdin: bool = True) -> str:
+        """The whole program: the runner's source and the plan as one call at its end."""
+        plan = json.dumps(self.as_json())
+        return f"{inspect.getsource(runner)}\n\nmain(json.loads({plan!r}), {watch_stdin})\n"
+
+    def program(self) -> bytes:
+        """The bytes to send after `ready`: decimal length, newline, compressed source."""
+        packed = zlib.compress(self.source().encode(), 9)
+        return b"%d\n" % len(packed) + packed
+
+
+def _probe_as_json(probe: Probe[Any]) -> dict[str, Any]:
+    asked: dict[str, Any] = {"name": probe.name, "timeout_s": probe.timeout_s, "max_bytes": probe.max_bytes}
+    if probe.touches == "driver":
+        asked["lock"] = "driver"
+    if probe.command:
+        asked["command"] = list(probe.command)
+    elif probe.collect:
+        asked["collect"] = collector_source(probe.collect)
+    return asked
+
+
+def collector_source(collect: Any) -> str:
+    """The source of a collector, renamed `collect`, without annotations and docstring: old Pythons must compile it."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(collect)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for arg in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
+                arg.annotation = None
+            if ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    tree.body[0].name = "collect"  # type: ignore[attr-defined]
+    return ast.unparse(_PlainAssignments().visit(tree))
+
+
+class _PlainAssignments(ast.NodeTransformer):
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is None:
+            return ast.Pass()
+        return ast.copy_location(ast.Assign(targets=[node.target], value=node.value, lineno=node.lineno), node)
+
+
+class Conversation:
+    """The controller's side of one channel. Bytes in through `feed`, captures out of it; never blocks, never waits.
+
+    `send` writes to the channel. Memory is bounded by the plan: lines longer than the largest probe allows, too many
+    bytes in all or too much chatter raise Violation, after which the channel must be closed.
+    """
+
+    def __init__(self, node: str, plan: Plan, program: bytes, send: Any):
+        self.node = node
+        self.plan = plan
+        self.program = program
+        self.send = send
+        self.started = self.ready = self.finished = False
+        self.hello: dict[str, Any] = {}
+        self.chatter = b""  # the first bytes of what is not ours: banners, rc files, shell errors
+        self.chatter_bytes = 0
+        self.waiting = {probe.name: probe for probe in plan.probes}
+        self.pings: list[tuple[float, float, float]] = []
+        self._pinged: dict[str, float] = {}
+        self._held: Capture | None = None
+        self._buffer = bytearray()
+        self._received = 0
+        self._longest = max([probe.max_bytes for probe in plan.probes], default=0) * 2 + 16_384
+
+    def feed(self, data: bytes) -> list[Capture]:
+        """Take bytes from the channel; return the captures that are complete. Raises Violation."""
+        self._received += len(data)
+        if self._received > self.plan.max_bytes * 2 + MAX_CHATTER:
+            raise Violation("flood", "it sent far more than its byte budget, so the connection was closed")
+        self._buffer += data
+        captures: list[Capture] = []
+        while (end := self._buffer.find(b"\n")) >= 0:
+            line = bytes(self._buffer[:end]).rstrip(b"\r")
+            del self._buffer[: end + 1]
+            mark = line.find(MARK)
+            if mark < 0:
+                self._chat(line + b"\n")
+                continue
+            if mark:  # an rc file that printed without a newline
+                self._chat(line[:mark])
+            captures += self._message(line[mark:])
+        if MARK not in self._buffer and len(self._buffer) > 8192:
+            self._chat(bytes(self._buffer[:-64]))
+            del self._buffer[:-64]
+        elif len(self._buffer) > self._longest:
+            raise Violation("flood", "it sent a line without end, so the connection was closed")
+        return captures
+
+    def error_feed(self, data: bytes) -> None:
+        """Take bytes from the channel's error output."""
+        self._chat(data)
+
+    def _chat(self, data: bytes) -> None:
+        self.chatter_bytes += len(data)
+        if len(self.chatter) < 4096:
+            self.chatter += data[: 4096 - len(self.chatter)]
+        if self.chatter_bytes > MAX_CHATTER:
+            raise Violation("flood", "its login prints without end (banner or shell start-up file)")
+
+    def _message(self, line: bytes) -> list[Capture]:
+        if line.strip() == READY:
+            if not self.ready:
+                self.ready = True
+                self.send(self.program)
+            return []
+        try:
+            words = json.loads(line[len(MARK) :])
+            kind = words["kind"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._chat(line + b"\n")
+            return []
+        if kind == "hello":
+            self.hello = words
+            self._ping()
+        elif kind == "pong":
+            self._pong(words)
+            return self._release() if len(self.pings) == PINGS else []
+        elif kind == "capture":
+            return self._capture(words)
+        elif kind == "bye":
+            self.finished = True
+        return self._release() if self.finished else []
+
+    def _ping(self) -> None:
+        number = str(len(self.pings) + 1)
+        self._pinged[number] = time.time()
+        self.send(b"ping %s\n" % number.encode())
+
+    def _pong(self, words: dict[str, Any]) -> None:
+        now = time.time()
+        asked = self._pinged.pop(str(words.get("n")), None)
+        try:
+            if asked is not None:
+                self.pings.append((asked, float(words["at"]), now))
+        except (KeyError, TypeError, ValueError):
+            return
+        if asked is not None and len(self.pings) < PINGS:
+            self._ping()
+
+    def _capture(self, words: dict[str, Any]) -> list[Capture]:
+        probe = self.waiting.get(str(words.get("probe")))
+        if probe is None:  # not asked, or answered twice: the first answer stands
+            return []
+        capture = to_capture(self.node, probe, words, str(self.hello.get("boot_id", "")))
+        del self.waiting[probe.name]
+        if probe.wants_pings and capture.outcome == "ok" and len(self.pings) < PINGS:
+            self._held = capture  # the pings are still under way
+            return []
+        return [self._with_pings(capture) if probe.wants_pings and capture.outcome == "ok" else capture]
+
+    def _release(self) -> list[Capture]:
+        held, self._held = self._held, None
+        return [self._with_pings(held)] if held else []
+
+    def _with_pings(self, capture: Capture) -> Capture:
+        lines = "".join(f"{asked:.6f} {there:.6f} {answered:.6f}\n" for asked, there, answered in self.pings)
+        section = f"==> golden15/pings <==\n{lines}\n".encode()
+        return replace(capture, out=capture.out + section)
+
+    def close(self) -> list[Capture]:
+        """What can still be told once the channel is closed."""
+        return self._release()
+
+
+def to_capture(node: str, probe: Probe[Any], words: dict[str, Any], boot_id: str = "") -> Capture:
+    """One `capture` message as a Capture. Every field is checked: the node may be broken or hostile."""
+    outcome = words.get("outcome")
+    out, truncated = _unpack(words, probe.max_bytes)
+    return Capture(
+        node=node,
+        probe=probe.name,
+        outcome=outcome if outcome in OUTCOMES else "failed",
+        out=out,
+        err=clean(_word(words, "err", 2048)),
+        why=clean(_word(words, "why", 1000)),
+        rc=rc if isinstance(rc := words.get("rc"), int) and abs(rc) < 2**31 else None,
+        at=_number(words, "at"),
+        mono=_number(words, "mono"),
+        took_s=_number(words, "took_s") or 0.0,
+        truncated=truncated or words.get("truncated") is True,
+        boot_id=clean(boot_id)[:64],
+        state=clean(_word(words, "state", 8)),
+        wchan=clean(_word(words, "wchan", 128)),
+    )
+
+
+def _unpack(words: dict[str, Any], limit: int) -> tuple[bytes, bool]:
+    if isinstance(words.get("out"), str):
+        out = words["out"].encode("utf-8", "surrogateescape" if _escapes_only(words["out"]) else "replace")
+        return out[:limit], len(out) > limit
+    if isinstance(words.get("z"), str):
+        try:
+            unpacker = zlib.decompressobj()
+            out = unpacker.decompress(base64.b64decode(words["z"]), limit + 1)  # the cap is also the bomb's end
+        except (ValueError, zlib.error):
+            return b"", True
+        return out[:limit], len(out) > limit
+    return b"", False
+
+
+def _escapes_only(text: str) -> bool:
+    return all(not 0xD800 <= ord(c) <= 0xDFFF or 0xDC80 <= ord(c) <= 0xDCFF for c in text)
+
+
+def _word(words: dict[str, Any], key: str, limit: int) -> str:
+    value = words.get(key)
+    return value[:limit] if isinstance(value, str) else ""
+
+
+def _number(words: dict[str, Any], key: str) -> float | None:
+    value = words.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e18:
+        return None
+    return float(value)

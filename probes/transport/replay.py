@@ -1,0 +1,79 @@
+"""Captures from a folder: the form of drills, regression tests and evidence bundles.
+
+    FOLDER/<node>/<probe>.out        what the probe printed
+    FOLDER/<node>/captures.json      {probe: {"outcome": ..., "why": ..., "at": ..., ...}}; without it, each .out is ok
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from probes.core import OUTCOMES, Capture, clean
+
+_META = tuple(field.name for field in dataclasses.fields(Capture) if field.name not in ("node", "probe", "out"))
+
+
+class BundleError(ValueError):
+    """The folder is not a bundle of captures. Says which file, what is wrong, and what was expected."""
+
+
+def save(folder: Path, captures: Iterable[Capture]) -> int:
+    """Write captures into `folder` in the form above; returns how many. The folder is made if it is missing."""
+    meta: dict[str, dict[str, Any]] = {}
+    count = 0
+    for capture in captures:
+        place = folder / _safe(capture.node)
+        place.mkdir(parents=True, exist_ok=True)
+        if capture.out:
+            (place / f"{_safe(capture.probe)}.out").write_bytes(capture.out)
+        said = {name: value for name in _META if (value := getattr(capture, name)) not in (None, "", False)}
+        meta.setdefault(capture.node, {})[capture.probe] = said
+        count += 1
+    for node, probes in meta.items():
+        (folder / _safe(node) / "captures.json").write_text(json.dumps(probes, indent=1, sort_keys=True) + "\n")
+    return count
+
+
+def captures(folder: Path) -> Iterator[Capture]:
+    """Every capture of a folder, nodes and probes in order of their names. Raises BundleError."""
+    if not folder.is_dir():
+        raise BundleError(f"{folder}: no such folder; expected FOLDER/<node>/<probe>.out")
+    nodes = sorted(place for place in folder.iterdir() if place.is_dir())
+    if not nodes:
+        raise BundleError(f"{folder}: holds no node folders; expected FOLDER/<node>/<probe>.out")
+    for place in nodes:
+        meta = _meta(place / "captures.json")
+        outs = {file.stem: file for file in place.glob("*.out")}
+        for probe in sorted({*outs, *meta}):
+            out = outs[probe].read_bytes() if probe in outs else b""
+            yield _capture(place, probe, out, meta.get(probe, {"outcome": "ok"}))
+
+
+def _capture(place: Path, probe: str, out: bytes, said: Any) -> Capture:
+    if not isinstance(said, dict) or said.get("outcome") not in OUTCOMES:
+        raise BundleError(f"{place}/captures.json: {probe}: outcome must be one of {', '.join(OUTCOMES)}")
+    values = {name: said[name] for name in _META if name in said}
+    values = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
+    return Capture(node=place.name, probe=probe, out=out, **values)
+
+
+def _meta(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        meta = json.loads(file.read_text())
+    except ValueError as error:
+        raise BundleError(f"{file}: is not JSON: {error}") from error
+    if not isinstance(meta, dict):
+        raise BundleError(f"{file}: expected an object {{probe: {{...}}}}")
+    return meta
+
+
+def _safe(name: str) -> str:
+    """A node's name as a folder name: never a path, whatever the name holds."""
+    safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in name)
+    return safe if safe.strip(".") else "_"

@@ -1,0 +1,53 @@
+"""Which host keys are trusted: the known_hosts files of the SSH configuration, and the keys a person accepted.
+
+Strict, always. `StrictHostKeyChecking no`, `accept-new` and `UserKnownHostsFile none` in a configuration do not
+weaken it: AsyncSSH reads the last as "check nothing", so the lists are read here and never left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+GLOBAL_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+
+
+class TrustedKeys:
+    """Lookup of host keys over several known_hosts files and extra lines. Unreadable files are told in `problems`."""
+
+    def __init__(self, files: Iterable[str] = (*USER_FILES, *GLOBAL_FILES), lines: str = ""):
+        self.problems: list[str] = []
+        self._lists: list[Any] = []
+        for name in files:
+            path = Path(name).expanduser()
+            try:
+                if path.is_file():
+                    self._lists.append(asyncssh.import_known_hosts(path.read_text(errors="replace")))
+            except (OSError, ValueError) as error:
+                self.problems.append(f"{path}: {error}. Its keys are not trusted until it is mended.")
+        if lines.strip():
+            self._lists.append(asyncssh.import_known_hosts(lines))
+
+    def match(self, host: str, address: str, port: int | None) -> tuple[list[Any], ...]:
+        """(trusted, CA, revoked, ...) keys for a host, in the order that asyncssh's known_hosts callable returns."""
+        merged: tuple[list[Any], ...] = ([], [], [], [], [], [], [])
+        for known in self._lists:
+            for collected, found in zip(merged, asyncssh.match_known_hosts(known, host, address, port), strict=True):
+                collected.extend(found)
+        return merged
+
+
+def fingerprint(key: Any) -> str:
+    """`SHA256:...` as ssh-keygen -l prints it."""
+    return str(key.get_fingerprint("sha256"))
+
+
+def known_hosts_line(name: str, port: int, key: Any) -> str:
+    """One known_hosts line (sshd(8)) that trusts `key` for `name`; the port is in brackets unless it is 22."""
+    public = key.export_public_key("openssh").decode().split()
+    host = name if port in (0, 22) else f"[{name}]:{port}"
+    return f"{host} {public[0]} {public[1]}\n"
