@@ -1,0 +1,1 @@
+"""Remembers, shows and decides: the Django app."""

@@ -1,0 +1,1 @@
+"""Reading for pages and sockets. Nothing here writes; one module per noun."""
