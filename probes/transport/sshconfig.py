@@ -7,6 +7,7 @@ that is not would surprise at 3 am, so the skipped ones are listed.
 from __future__ import annotations
 
 import glob
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ CONFIG_FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
 
 # Options that change nothing here: about terminals, multiplexing, escapes, hashing of a file we do not write.
 _HARMLESS = frozenset(
-    "addkeystoagent batchmode checkhostip controlmaster controlpath controlpersist enableescapecommandline escapechar"
-    " exitonforwardfailure fingerprinthash forkafterauthentication forwardx11 forwardx11timeout hashknownhosts"
-    " ignoreunknown logverbose loglevel nohostauthenticationforlocalhost numberofpasswordprompts permitlocalcommand"
-    " localcommand stdinnull streamlocalbindmask streamlocalbindunlink syslogfacility tunnel tunneldevice"
-    " updatehostkeys visualhostkey xauthlocation clearallforwardings dynamicforward localforward remoteforward"
-    " gatewayports obscurekeystroketiming ipqos sessiontype requesttty remotecommand channeltimeout".split()
+    """addkeystoagent batchmode channeltimeout checkhostip clearallforwardings controlmaster controlpath controlpersist
+    dynamicforward enableescapecommandline escapechar exitonforwardfailure fingerprinthash forkafterauthentication
+    forwardx11 forwardx11timeout gatewayports hashknownhosts ignoreunknown ipqos localcommand localforward loglevel
+    logverbose nohostauthenticationforlocalhost numberofpasswordprompts obscurekeystroketiming permitlocalcommand
+    remotecommand remoteforward requesttty sessiontype stdinnull streamlocalbindmask streamlocalbindunlink
+    syslogfacility tunnel tunneldevice updatehostkeys visualhostkey xauthlocation""".split()  # noqa: SIM905
 )
 _WEAKENING = {
     "stricthostkeychecking": "host keys are always checked strictly here",
@@ -73,14 +74,16 @@ def ignored_options(files: Sequence[str], depth: int = 0) -> list[Ignored]:
 
 
 def _words(line: str) -> list[str]:
+    """[option, argument...]; `Option value` and `Option=value` are the same, ssh_config(5)."""
     line = line.strip()
     if not line or line.startswith("#"):
         return []
-    head, _, rest = line.replace("=", " ", 1).partition(" ") if " " not in line.split("=", 1)[0] else line.partition(" ")
+    option = re.split(r"[\s=]", line, maxsplit=1)[0]
+    rest = line[len(option) :].lstrip().removeprefix("=")
     try:
-        return [head, *shlex.split(rest)]
+        return [option, *shlex.split(rest)]
     except ValueError:
-        return [head, rest]
+        return [option, rest]
 
 
 def _included(patterns: Iterable[str], parent: str) -> list[str]:
