@@ -143,7 +143,7 @@ class Conversation:
         """Take bytes from the channel; return the captures that are complete. Raises Violation."""
         self._received += len(data)
         if self._received > self.plan.max_bytes * 2 + MAX_CHATTER:
-            raise Violation("flood", "it sent far more than its byte budget, so the connection was closed")
+            raise Violation("flood", "far over its byte budget")
         self._buffer += data
         captures: list[Capture] = []
         while (end := self._buffer.find(b"\n")) >= 0:
@@ -160,7 +160,7 @@ class Conversation:
             self._chat(bytes(self._buffer[:-64]))
             del self._buffer[:-64]
         elif len(self._buffer) > self._longest:
-            raise Violation("flood", "it sent a line without end, so the connection was closed")
+            raise Violation("flood", "one line without end")
         return captures
 
     def error_feed(self, data: bytes) -> None:
@@ -172,7 +172,7 @@ class Conversation:
         if len(self.chatter) < 4096:
             self.chatter += data[: 4096 - len(self.chatter)]
         if self.chatter_bytes > MAX_CHATTER:
-            raise Violation("flood", "its login prints without end (banner or shell start-up file)")
+            raise Violation("flood", "at login, before the probes began")
 
     def _message(self, line: bytes) -> list[Capture]:
         if line.strip() == READY:

@@ -39,7 +39,7 @@ REASONS: dict[str, Reason] = {
     "no_python": Reason("failed", "no python3 on the node", "install python3 (3.6 or later), or add it to PATH for non-interactive shells"),
     "python_failed": Reason("failed", "python3 on the node could not run the probes", "see what it said; Python 3.6 or later is needed"),
     "login_closed": Reason("failed", "logged in, but the login ended at once", "check the user's shell, its start-up file and forced commands"),
-    "flood": Reason("failed", "it prints without end", "look at the login banner and the shell's start-up file"),
+    "flood": Reason("failed", "it prints without end, so the connection was closed", "look at its login banner and shell start-up file"),
     "lost": Reason("unreachable", "the connection was lost during the run", "ask again; if it happens again the node may be going down"),
     "deadline": Reason("timeout", "not finished within the deadline", "the node is slow or hung: see which probes answered"),
     "no_answer": Reason("failed", "the node left this probe out", "ask again; if it stays, report it with the node's Python version"),

@@ -1,0 +1,147 @@
+"""Lines of a kernel log with their times, in every form that dmesg(1), journalctl(1) and /dev/kmsg print.
+
+Source   dmesg(1) plain, -T, -x and --time-format=iso of util-linux; journalctl(1) short, short-iso, short-iso-precise;
+         Documentation/ABI/testing/dev-kmsg of the kernel
+Units    seconds; `at` since the epoch (UTC), `order` on the log's own scale (comparable within one log only)
+Shape    Clock -> Line(at, order, stamp, text, known)
+Errors   none: a line in no known form is a Line without a stamp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from probes.core import lines_of
+
+_FACILITIES = frozenset(("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"))
+_LEVELS = frozenset(("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"))
+_MONTHS = {name: n for n, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    at: float | None  # None: the log does not say (local time, no year, or seconds since a boot at an unknown time)
+    order: float | None
+    stamp: str  # the time as printed, "" when there is none
+    text: str  # the message alone
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """When the log was read, by the node's own clock: turns seconds since boot into times. Both None: not known."""
+
+    now: float | None = None
+    uptime: float | None = None
+
+    def wall(self, mono: float) -> float | None:
+        return None if self.now is None or self.uptime is None else self.now - self.uptime + mono
+
+
+def log_lines(text: str, clock: Clock) -> Iterator[Line]:
+    """Every line. Indented lines without a stamp continue the message before and share its time."""
+    before = Line(None, None, "", "")
+    for raw in lines_of(text):
+        line = _line(raw, clock)
+        if not line.stamp and raw[:1] in (" ", "\t"):
+            line = Line(before.at, before.order, "", line.text)
+        else:
+            before = line
+        yield line
+
+
+def _line(raw: str, clock: Clock) -> Line:
+    if "," in raw[:12] and ";" in raw[:256]:
+        if found := _kmsg(raw, clock):
+            return found
+    rest = _without_decode(raw)
+    if rest.startswith("["):
+        if found := _bracket(rest, clock):
+            return found
+    elif rest[4:5] == "-" and rest[10:11] == "T":
+        if found := _iso(rest):
+            return found
+    elif rest[:3] in _MONTHS and rest[3:4] == " ":
+        if found := _syslog(rest, clock):
+            return found
+    return Line(None, None, "", raw.strip())
+
+
+def _kmsg(raw: str, clock: Clock) -> Line | None:
+    """`prio,seq,usec,flags[,key=value];text`"""
+    head, _, text = raw.partition(";")
+    fields = head.split(",")
+    if len(fields) < 4 or not all(field.isascii() and field.isdigit() for field in fields[:3]) or len(fields[2]) > 18:
+        return None
+    mono = int(fields[2]) / 1e6
+    return Line(clock.wall(mono), mono, f"[{mono:.6f}]", text.strip())
+
+
+def _without_decode(raw: str) -> str:
+    """Drop `<6>` (dmesg -r) and `kern  :warn  : ` (dmesg -x)."""
+    if raw[:1] == "<" and raw[2:3] == ">" or raw[:1] == "<" and raw[3:4] == ">":
+        return raw.partition(">")[2]
+    facility, colon, rest = raw.partition(":")
+    facility = facility.strip()
+    if colon and (facility in _FACILITIES or facility[:5] == "local" and facility[5:].isdigit()):
+        level, colon, after = rest.partition(":")
+        if colon and level.strip() in _LEVELS:
+            return after[1:] if after.startswith(" ") else after
+    return raw
+
+
+def _bracket(rest: str, clock: Clock) -> Line | None:
+    """`[  12.345678] text`, `[  12.345678][   T41] text` and `[Sun Feb 23 16:24:18 2025] text` (local time, dmesg -T)."""
+    inside, bracket, text = rest[1:].partition("]")
+    if not bracket or len(inside) > 40:
+        return None
+    if text[:1] == "[" and text[1:2] == " " and "]" in text[:16]:  # CONFIG_PRINTK_CALLER
+        text = text.partition("]")[2]
+    word = inside.strip()
+    if word.replace(".", "", 1).isdigit() and word.isascii():
+        mono = float(word)
+        return Line(clock.wall(mono), mono, f"[{word}]", text.strip())
+    try:
+        at = datetime.strptime(word, "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+    return Line(None, at, word, text.strip())  # without a time zone
+
+
+def _iso(rest: str) -> Line | None:
+    """`2025-01-21T02:21:33,498559+00:00 text`; journalctl puts `node kernel:` between, and may write +0000."""
+    stamp, _, text = rest.partition(" ")
+    try:
+        at = datetime.fromisoformat(stamp.replace(",", "."))
+        seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return Line(seconds, seconds, stamp, _message(text))
+
+
+def _syslog(rest: str, clock: Clock) -> Line | None:
+    """`Feb 14 05:03:41 node kernel: text`: local time without a year, so it orders lines but is no time in UTC."""
+    stamp = rest[:15]
+    day, time = stamp[4:6].strip(), stamp[7:15]
+    try:
+        month = _MONTHS[stamp[:3]]
+        seconds = datetime.strptime(f"2000-{month}-{int(day)} {time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except (KeyError, ValueError):
+        return None
+    text = _message(rest[16:])
+    inner = _bracket(text, clock) if text.startswith("[") else None
+    message = inner.text if inner else text
+    if inner and inner.at is not None:
+        return Line(inner.at, inner.order, stamp, message)
+    return Line(None, seconds.timestamp(), stamp, message)
+
+
+def _message(text: str) -> str:
+    """Drop `node kernel: `. Other programs' lines keep their name, so that they match nothing by chance."""
+    word, _, rest = text.partition(" ")
+    if word == "kernel:":
+        return rest.strip()
+    if rest.startswith("kernel: "):
+        return rest[8:].strip()
+    return text.strip()

@@ -1,0 +1,335 @@
+"""Kernel log lines of everything but the NVIDIA driver: memory, tasks, PCIe, machine checks, disks, NFS, HCAs.
+
+Source   the kernel's own wording: mm/oom_kill.c, kernel/hung_task.c, kernel/watchdog.c, drivers/pci/pcie/aer.c,
+         net/sunrpc/clnt.c, block/blk-core.c, drivers/edac/edac_mc.c, drivers/net/ethernet/mellanox/mlx5
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probes.catalog._kernel_events import (
+    Aer,
+    FileMax,
+    HcaNotice,
+    HungTask,
+    IoError,
+    Link,
+    Lockup,
+    MachineCheck,
+    NfsStall,
+    Nvme,
+    Oops,
+    OomKill,
+    RcuStall,
+    ReadOnly,
+    Segfault,
+)
+from probes.catalog._kernel_gpu import number
+from probes.catalog._kernel_lines import Line
+from probes.catalog._kernel_tally import Record, Tally
+
+STACK_LINES = 48
+# Functions every sleeping task shows on its way into the scheduler: they do not say what it waits for.
+_ASLEEP = (
+    "schedule", "__schedule", "io_schedule", "preempt_schedule", "context_switch", "__context_switch", "mutex_lock",
+    "__mutex", "rwsem_", "down_", "__down", "wait_for", "__wait_for", "do_wait_for", "bit_wait", "__wait_on",
+    "out_of_line_wait", "wait_on_bit", "wait_on_page", "rt_mutex", "percpu_rwsem", "__percpu", "_raw_spin", "? ",
+)  # fmt: skip
+_OOPS = ("BUG: unable to handle", "kernel BUG at", "divide error:", "general protection fault", "Kernel panic -")
+_NVME = ("controller is down", "timeout, ", "Removing after", "Device not ready", "resetting controller", "failed to ")
+_HCA = (
+    ("Cable error", "cable error"),
+    ("Cable unplugged", "cable unplugged"),
+    ("ealth compromised", "health"),
+    ("Health issue", "health"),
+    ("insufficient power", "power"),
+    ("High temperature", "temperature"),
+)
+
+
+class NodeLines:
+    """Reads one line after another. Holds what an earlier line said about a later one: OOM report, stack of a task."""
+
+    def __init__(self, tally: Tally):
+        self.tally = tally
+        self.oom: dict[str, Any] = {}
+        self.task: Record | None = None
+        self.stack_left = 0
+        self.oops_left = 0
+
+    def take(self, line: Line) -> bool:
+        """True when the line belongs to an event."""
+        text = line.text
+        self.oops_left -= 1
+        if self.stack_left > 0 and self.task and "+0x" in text:
+            self._frame(text)
+            return False
+        self.stack_left -= 1
+        for words, read in self._TABLE:
+            if any(word in text for word in words):
+                return bool(read(self, line))
+        return False
+
+    # Memory
+
+    def _oom_context(self, line: Line) -> bool:
+        text = line.text
+        if " invoked oom-killer" in text:
+            self.oom = {}
+        elif text.startswith("memory: usage ") and "limit " in text:
+            limit = number(text.partition("limit ")[2], 18)
+            self.oom["limit_bytes"] = None if limit is None else limit * 1024
+        return False
+
+    def _oom_constraint(self, line: Line) -> bool:
+        """`oom-kill:constraint=C,nodemask=(null),...,oom_memcg=/a,task_memcg=/a/b,task=NAME,pid=1,uid=0` (kernel 5)."""
+        rest = line.text.partition("oom-kill:constraint=")[2]
+        self.oom["constraint"] = rest.partition(",")[0][:40]
+        self.oom["cgroup"] = rest.partition("oom_memcg=")[2].partition(",")[0][:400]
+        name, _, tail = rest.partition(",task=")[2].rpartition(",pid=")
+        pid = number(tail)
+        if pid is None:
+            return False
+        self._killed(line, pid, name).count = 1
+        return True
+
+    def _oom_kill(self, line: Line) -> bool:
+        """`Killed process 12 (name) total-vm:...`, `Kill process 12 (name) score 50 ...`, `reaped process 12 (name), ...`"""
+        for verb in ("Killed process ", "Kill process ", "reaped process "):
+            _, found, rest = line.text.partition(verb)
+            pid = number(rest) if found else None
+            if pid is not None:
+                break
+        else:
+            return False
+        inside = rest.partition("(")[2]
+        for end in (") total-vm:", ") score ", "), now ", "), UID"):
+            if end in inside:
+                name = inside.partition(end)[0]
+                break
+        else:
+            name = inside.rpartition(")")[0]
+        known = self.tally.find(OomKill, pid)
+        record = self._killed(line, pid, name)
+        if verb == "Killed process ":
+            record.count += 1
+            rss = number(rest.partition("anon-rss:")[2], 18)
+            record.fields["rss_bytes"] = record.fields["rss_bytes"] if rss is None else rss * 1024
+            if line.text.startswith("Memory cgroup") and not record.fields["constraint"]:
+                record.fields["constraint"] = "CONSTRAINT_MEMCG"
+            self.oom = {}
+        elif known is None and line.text.startswith("Memory cgroup"):
+            record.fields["constraint"] = "CONSTRAINT_MEMCG"
+        return True
+
+    def _killed(self, line: Line, pid: int, name: str) -> Record:
+        fields = {"constraint": "", "cgroup": "", "limit_bytes": None, "rss_bytes": None} | self.oom
+        return self.tally.note(OomKill, (pid,), line, pid=pid, process=name[:64], **fields)
+
+    # Tasks and the kernel itself
+
+    def _hung(self, line: Line) -> bool:
+        """`INFO: task NAME:PID blocked for more than 120 seconds.`: NAME may hold colons, spaces, even a line break."""
+        before, _, after = line.text.partition(" blocked ")
+        seconds = number(after.partition("for more than ")[2], 8)
+        name, _, tail = before.rpartition(":")
+        pid = number(tail)
+        if seconds is None or pid is None:
+            return False
+        name = name.partition("INFO: task ")[2] if "INFO: task " in name else name
+        new = {"pid": pid, "process": name[:64], "seconds": seconds, "where": "", "modules": ()}
+        self.task = self.tally.count(HungTask, (pid, name[:64]), line, **new)
+        self.task.fields["seconds"] = max(seconds, self.task.fields["seconds"])
+        self.stack_left = STACK_LINES
+        return True
+
+    def _frame(self, text: str) -> None:
+        """` ? nfs_wait_bit_killable+0x1e/0x30 [nfs]`, older ` [<ffffffff81510915>] ? nfs_wait+0x25/0x70`."""
+        assert self.task is not None
+        before, _, after = text.partition("+0x")
+        name = before.split(" ")[-1]
+        module = after.partition(" [")[2].partition("]")[0]
+        if module and module.replace("_", "").isalnum():
+            self.task.add("modules", module[:40], 8)
+        if not self.task.fields["where"] and name and not name.startswith(_ASLEEP):
+            self.task.fields["where"] = name[:64]
+
+    def _lockup(self, line: Line) -> bool:
+        """`watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python3:1234]`"""
+        rest = line.text.partition("soft lockup - CPU#")[2]
+        cpu, seconds = number(rest, 6), number(rest.partition("stuck for ")[2], 8)
+        name, _, tail = rest.partition("! [")[2].rpartition(":")
+        fields = {"cpu": cpu, "seconds": seconds, "process": name[:64], "pid": number(tail)}
+        record = self.tally.count(Lockup, (cpu,), line, **fields)
+        record.fields["seconds"] = max(seconds or 0, record.fields["seconds"] or 0) or None
+        return True
+
+    def _rcu(self, line: Line) -> bool:
+        if "rcu" not in line.text:
+            return False
+        self.tally.count(RcuStall, (), line)
+        return True
+
+    def _oops(self, line: Line) -> bool:
+        if line.text.startswith("traps: "):
+            return False  # a process, not the kernel
+        if self.oops_left > 0 and "Kernel panic" not in line.text:
+            return True  # the same event goes on
+        self.oops_left = 12
+        self.tally.count(Oops, (), line)
+        return True
+
+    def _segfault(self, line: Line) -> bool:
+        """`NAME[PID]: segfault at 7f79 ip 7f7c sp 7f7d error 4 in libnccl.so.2[7f7c+d3d3]`"""
+        before, _, after = line.text.partition("]: segfault at ")
+        name, _, tail = before.rpartition("[")
+        pid = number(tail)
+        if pid is None:
+            return False
+        library = after.partition(" in ")[2].partition("[")[0]
+        self.tally.count(Segfault, (pid, library[:64]), line, pid=pid, process=name[:64], library=library[:64])
+        return True
+
+    def _file_max(self, line: Line) -> bool:
+        self.tally.count(FileMax, (), line)
+        return True
+
+    # PCIe and machine checks
+
+    def _aer(self, line: Line) -> bool:
+        """`pcieport 0000:00:03.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)`"""
+        before, _, rest = line.text.partition("PCIe Bus Error: ")
+        words = before.replace("AER:", "").split()
+        device = words[-1].rstrip(":")[:32] if words else ""
+        said = rest.partition("severity=")[2] or rest
+        severity = "corrected" if said.startswith("Correct") else "nonfatal" if "Non-Fatal" in said[:40] else "fatal"
+        if not device:
+            return False
+        fields = {"device": device, "severity": severity, "layers": (), "errors": ()}
+        record = self.tally.count(Aer, (device, severity), line, **fields)
+        layer = rest.partition("type=")[2].partition(",")[0].strip()
+        if layer:
+            record.add("layers", layer[:40], 4)
+        self.bus_error = (device, record)
+        return True
+
+    bus_error: tuple[str, Record] | None = None
+
+    def _aer_detail(self, line: Line) -> bool:
+        """`pcieport 0000:00:03.0:    [12] Timeout                (First)` below a bus error of the same device."""
+        if self.bus_error and self.bus_error[0] in line.text:
+            bit, _, name = line.text.partition(" [")[2].partition("] ")
+            if number(bit.strip(), 2) is not None and name:
+                self.bus_error[1].add("errors", name.partition("(First)")[0].strip()[:40], 8)
+        return False
+
+    def _machine_check(self, line: Line) -> bool:
+        text = line.text
+        if "event severity: " in text:
+            severity = text.partition("event severity: ")[2].strip()
+            self._check(line, "firmware (APEI)", severity in ("corrected", "info"))
+        elif "Machine Check" in text and " Bank " in text:
+            cpu = text.partition("CPU ")[2].partition(":")[0]
+            bank, _, status = text.partition(" Bank ")[2].partition(": ")
+            try:  # bit 61 of MCi_STATUS: not corrected (Intel SDM 3B, 16.3.2.2)
+                corrected = not int(status.split()[0][:16], 16) >> 61 & 1
+            except (ValueError, IndexError):
+                return False
+            self._check(line, f"CPU {cpu[:6]} bank {bank[:6]}", corrected)
+        elif "Machine check events logged" in text:
+            self._check(line, "", None)
+        else:
+            return False
+        return True
+
+    def _edac(self, line: Line) -> bool:
+        """`EDAC MC1: 262 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 ...)`"""
+        controller, _, rest = line.text.partition("EDAC ")[2].partition(": ")
+        words = rest.split(" ", 2)
+        errors = number(words[0], 9)
+        if errors is None or len(words) < 3 or words[1] not in ("CE", "UE"):
+            return False
+        label = words[2].partition(" on ")[2].partition(" (")[0]
+        self._check(line, f"{controller[:12]} {label[:60]}".strip(), words[1] == "CE").count += errors - 1
+        return True
+
+    def _check(self, line: Line, device: str, corrected: bool | None) -> Record:
+        return self.tally.count(MachineCheck, (device, corrected), line, device=device, corrected=corrected)
+
+    # Storage
+
+    def _nfs(self, line: Line) -> bool:
+        """`nfs: server NAME not responding, still trying`, later `nfs: server NAME OK`."""
+        _, _, rest = line.text.partition(": server ")
+        server, _, what = rest.partition(" ")
+        if what.startswith("not responding"):
+            self.tally.count(NfsStall, (server[:80],), line, server=server[:80], answering=False).fields["answering"] = False
+            return True
+        known = self.tally.find(NfsStall, server[:80]) if what.strip() == "OK" else None
+        if known:
+            known.fields["answering"], known.last = True, line
+        return known is not None
+
+    def _read_only(self, line: Line) -> bool:
+        device = line.text.partition("(")[2].partition(")")[0].removeprefix("device ")[:40]
+        self.tally.count(ReadOnly, (device,), line, device=device)
+        return True
+
+    def _io_error(self, line: Line) -> bool:
+        for mark in ("error, dev ", "I/O error on device ", "I/O error on dev ", "fs error (device ", "fs (", "FS ("):
+            if mark in line.text:
+                device = line.text.partition(mark)[2].partition(" ")[0].partition(",")[0].partition(")")[0].rstrip(":")
+                self.tally.count(IoError, (device[:40],), line, device=device[:40])
+                return True
+        return False
+
+    def _nvme(self, line: Line) -> bool:
+        device = line.text.partition("nvme nvme")[2].partition(":")[0]
+        if number(device, 4) is None or not any(word in line.text for word in _NVME):
+            return False
+        self.tally.count(Nvme, (device,), line, device=f"nvme{device}"[:12])
+        return True
+
+    # HCAs
+
+    def _mlx5(self, line: Line) -> bool:
+        words = line.text.partition("mlx5_core ")[2].split(" ", 2)
+        device = words[0].rstrip(":")[:32]
+        for mark, what in _HCA:
+            if mark in line.text:
+                self.tally.count(HcaNotice, (device, what), line, device=device, what=what)
+                return True
+        lower = line.text.lower()
+        up = "link up" in lower or "link active" in lower
+        if not up and "link down" not in lower:
+            return False
+        name = words[1].rstrip(":")[:32] if len(words) > 1 and words[1].endswith(":") else ""
+        known = self.tally.find(Link, device, name)
+        was_up = known is not None and known.fields["up"] is True
+        record = self.tally.count(Link, (device, name), line, device=device, name=name, drops=0, up=None)
+        record.fields["drops"] += was_up and not up
+        record.fields["up"] = up
+        return True
+
+    # The first row with one of its words in the line reads it.
+    _TABLE = (
+        (("oom-kill:constraint=",), _oom_constraint),
+        (("Killed process ", "Kill process ", "reaped process "), _oom_kill),
+        ((" invoked oom-killer", "memory: usage "), _oom_context),
+        ((" blocked for more than ", " blocked in I/O wait for more than "), _hung),
+        (("soft lockup - CPU#",), _lockup),
+        (("detected stall", "self-detected stall", "detected expedited stall"), _rcu),
+        (("]: segfault at ",), _segfault),
+        (_OOPS + ("Oops: ",), _oops),
+        (("PCIe Bus Error: ",), _aer),
+        (("EDAC ",), _edac),
+        (("[Hardware Error]", "Machine check events logged"), _machine_check),
+        ((" not responding", " OK"), _nfs),
+        (("Remounting filesystem read-only", "forced readonly", "hutting down filesystem", "been shut down"), _read_only),
+        (("I/O error", "medium error, dev ", "critical target error, dev ", "EXT4-fs error"), _io_error),
+        (("nvme nvme",), _nvme),
+        (("mlx5_core ",), _mlx5),
+        (("file-max limit",), _file_max),
+        (("] ",), _aer_detail),
+    )

@@ -1,0 +1,147 @@
+"""What `python -m probes` prints: a progress bar while nodes answer, then what is wrong, worst first."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter, defaultdict
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from probes import catalog, nodeset, suites
+from probes.core import SEVERITIES, Reading, Severity, clean, facts_as_json
+from probes.transport import NodeEnd
+
+SCHEMA = 1  # of the JSON lines, see docs/probes-command.md
+_MARK = {"bad": "[red]◆[/]", "warn": "[yellow]▲[/]", "info": "[dim]·[/]"}
+_MOST_LINES = 60
+
+
+def listing() -> int:
+    """Print the suites and the probes."""
+    console = Console(highlight=False)
+    for suite in suites.SUITES.values():
+        console.print(f"[bold]{suite.name}[/]  {suite.says}, within {suite.deadline_s:g} s")
+        console.print(f"    {' '.join(suite.probes)}", style="dim")
+    console.print()
+    for name, probe in catalog.load().items():
+        console.print(f"[bold]{name}[/]  {escape(probe.question)}")
+        console.print(f"    by hand: {escape(probe.by_hand)}", style="dim")
+    return 0
+
+
+class Screen:
+    """Takes readings and node ends as they come. As JSON they are printed at once, one object per line."""
+
+    def __init__(self, nodes: list[str], as_json: bool):
+        self.nodes = nodes
+        self.as_json = as_json
+        self.readings: list[Reading] = []
+        self.ends: list[NodeEnd] = []
+        self.progress = Progress(
+            TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TextColumn("nodes"), TimeElapsedColumn(),
+            TextColumn("{task.fields[last]}", style="dim"), console=Console(stderr=True), transient=True,
+            disable=as_json and not sys.stderr.isatty(),
+        )  # fmt: skip
+        self.task = self.progress.add_task("asking", total=len(nodes), last="")
+
+    def __enter__(self) -> Screen:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.progress.stop()
+
+    def reading(self, reading: Reading) -> None:
+        self.readings.append(reading)
+        if self.as_json:
+            self._line(reading_as_json(reading))
+
+    def node(self, end: NodeEnd) -> None:
+        self.ends.append(end)
+        self.progress.update(self.task, advance=1, last=escape(end.node[:40]))
+        if self.as_json:
+            self._line({"kind": "node", "node": end.node, "reason": end.reason, "why": end.why,
+                        "took_s": round(end.took_s, 3), "tries": end.tries, "python": end.python,
+                        "offered_key": end.offered_key.strip(), "fingerprint": end.fingerprint})  # fmt: skip
+
+    def _line(self, words: dict[str, Any]) -> None:
+        print(json.dumps({"schema": SCHEMA, **words}, ensure_ascii=True), flush=True)
+
+    def close(self) -> int:
+        """Print the summary; 0 when every probe of every node was answered, else 1."""
+        unanswered = [reading for reading in self.readings if reading.outcome not in ("ok", "absent")]
+        silent = [end for end in self.ends if end.reason]
+        if self.as_json:
+            counts = Counter(reading.outcome for reading in self.readings)
+            self._line({"kind": "summary", "nodes": len(self.nodes), "silent": len(silent), "outcomes": dict(counts)})
+        else:
+            self._print(silent, unanswered)
+        return 1 if silent or unanswered else 0
+
+    def _print(self, silent: list[NodeEnd], unanswered: list[Reading]) -> None:
+        console = Console(highlight=False, soft_wrap=True)
+        self._findings(console)
+        quiet = {end.node for end in silent}
+        self._grouped(console, "No answer", [(end.node, end.why, "[red]○[/]") for end in silent])
+        partly = [r for r in unanswered if r.capture.node not in quiet]
+        self._grouped(console, "Not known", [(r.capture.node, _unknown(r), "[magenta]○[/]") for r in partly])
+        answered = len(self.ends) - len(silent)
+        console.print(f"{answered} of {len(self.nodes)} nodes answered; {len(self.readings)} readings.")
+
+    def _findings(self, console: Console) -> None:
+        """One row per finding, worst first; nodes with the same words are folded into one row."""
+        same: dict[tuple[Severity, str], list[str]] = defaultdict(list)
+        for reading in self.readings:
+            for finding in reading.findings:
+                if finding.severity != "info":
+                    same[finding.severity, clean(finding.says)].append(reading.capture.node)
+        ordered = sorted(same.items(), key=lambda item: (-SEVERITIES.index(item[0][0]), len(item[1]), item[1]))
+        table = Table(box=None, show_header=False, padding=(0, 1))
+        for (severity, says), nodes in ordered[:_MOST_LINES]:
+            table.add_row(_MARK[severity], escape(nodeset.fold(nodes)), escape(says))
+        if ordered:
+            console.print(table)
+        if len(ordered) > _MOST_LINES:
+            console.print(f"... and {len(ordered) - _MOST_LINES} more: use --json or --save")
+
+    def _grouped(self, console: Console, title: str, rows: list[tuple[str, str, str]]) -> None:
+        """One line per reason with its nodes folded: 500 dead nodes are one line, not 500."""
+        by_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for node, why, mark in rows:
+            by_reason[why, mark].append(node)
+        for (why, mark), nodes in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+            console.print(f"{mark} {title}: [bold]{escape(nodeset.fold(nodes))}[/] {escape(clean(why))}")
+
+
+def _unknown(reading: Reading) -> str:
+    why = reading.parse_error or reading.capture.why or reading.capture.err.strip()[:200]
+    return f"{reading.capture.probe} {reading.outcome}: {why}"
+
+
+def reading_as_json(reading: Reading) -> dict[str, Any]:
+    """One reading as the JSON line `kind: reading`. Raw output is left out; `--save` keeps it."""
+    capture = reading.capture
+    return {
+        "kind": "reading",
+        "node": capture.node,
+        "probe": capture.probe,
+        "outcome": reading.outcome,
+        "reason": capture.reason,
+        "why": reading.parse_error or capture.why,
+        "at": capture.at,
+        "took_s": capture.took_s,
+        "truncated": capture.truncated,
+        "state": capture.state,
+        "wchan": capture.wchan,
+        "facts": facts_as_json(reading.facts),
+        "findings": [
+            {"code": f.code, "severity": f.severity, "says": clean(f.says), "subject": dict(f.subject)}
+            for f in reading.findings
+        ],
+    }
