@@ -1,7 +1,7 @@
 """Asks for the state of every NVIDIA GPU of a node, so that a GPU that does not answer costs only its own part.
 
-SENT TO THE NODE (gpu.state): compiled there by Python 3.6 and later, so no newer syntax, and only names of probes.runner
-beside its own. The NVML way was never run on a GPU: it is tested against a library built from tests/fixtures/gpu.state.
+SENT TO THE NODE (gpu.state): compiled there by Python 3.6 and later, so no newer syntax, and only names of
+probes.runner beside its own. The NVML way was never run on a GPU: it is tested against a library that the tests build.
 
 - The GPUs come from sysfs, without the driver. Each is then asked by a process of its own, by bus id (looking one up by
   UUID or serial number may touch the others), because a call into a sick driver can sleep for ever.
@@ -31,13 +31,13 @@ def collect() -> Mapping[str, str]:
 
             def value(name: str, bus: str = bus) -> str:
                 try:
-                    return read("%s/%s/%s" % (folder, bus, name), 256).strip()
+                    return read(f"{folder}/{bus}/{name}", 256).strip()
                 except OSError:
                     return ""
 
             if value("vendor") == "0x10de" and value("class")[:6] in ("0x0300", "0x0302"):
                 gpu = {"bus_id": bus, "width": value("current_link_width"), "width_max": value("max_link_width")}
-                link = "%s/%s/driver" % (folder, bus)
+                link = f"{folder}/{bus}/driver"
                 gpu["driver"] = os.path.basename(os.readlink(link)) if os.path.islink(link) else ""
                 found.append(gpu)
         return found
@@ -50,7 +50,7 @@ def collect() -> Mapping[str, str]:
 
         class Failed(Exception):
             def __init__(self, value: int):
-                Exception.__init__(self, "NVML error %d" % value)
+                Exception.__init__(self, f"NVML error {value}")
                 self.value = value
 
         def call(name: str, *arguments: Any) -> None:
@@ -70,8 +70,11 @@ def collect() -> Mapping[str, str]:
         Field = struct(("fieldId", c_uint), ("scopeId", c_uint), ("timestamp", c_longlong), ("latencyUsec", c_longlong),
             ("valueType", c_uint), ("nvmlReturn", c_uint), ("value", Value))  # fmt: skip
         Process = struct(("pid", c_uint), ("usedGpuMemory", c_ulonglong), ("gi", c_uint), ("ci", c_uint))
-        Sram = struct(("version", c_uint), *(("n%d" % n, c_ulonglong) for n in range(11)), ("bThresholdExceeded", c_uint))
-        Fabric = struct(("uuid", ctypes.c_ubyte * 16), ("status", c_uint), ("cliqueId", c_uint), ("state", ctypes.c_ubyte))
+        counts = [(f"count{n}", c_ulonglong) for n in range(11)]
+        Sram = struct(("version", c_uint), *counts, ("bThresholdExceeded", c_uint))
+        Fabric = struct(
+            ("uuid", ctypes.c_ubyte * 16), ("status", c_uint), ("clique", c_uint), ("state", ctypes.c_ubyte)
+        )
 
         class Nvml:  # the part of pynvml that `values` uses
             c_nvmlGpuFabricInfo_t = Fabric
@@ -153,8 +156,8 @@ def collect() -> Mapping[str, str]:
         return value if isinstance(value, int) else 13 if isinstance(error, (AttributeError, TypeError)) else 999
 
     def values(nv: Any, handle: Any, byref: Any) -> dict[str, Any]:
-        got = {}  # type: dict
-        errors = {}  # type: dict
+        got: dict[str, Any] = {}
+        errors: dict[str, int] = {}
         numbers = [230, 226, 227, 74, 76, 269, 270, 271]  # recovery action, its two forerunners, time per reason
 
         def ask(name: str, question: Callable[[], Any]) -> None:
@@ -187,7 +190,7 @@ def collect() -> Mapping[str, str]:
         def fields() -> None:
             kinds = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
             for field in nv.nvmlDeviceGetFieldValues(handle, numbers):
-                name = "field_%d" % field.fieldId
+                name = f"field_{field.fieldId}"
                 if field.nvmlReturn:
                     errors[name] = int(field.nvmlReturn)
                 elif field.valueType < len(kinds):
@@ -221,7 +224,7 @@ def collect() -> Mapping[str, str]:
         ask("fabric", fabric)
         ask("pids", lambda: [int(one.pid) for one in nv.nvmlDeviceGetComputeRunningProcesses(handle)])
         asked = {"memory": ["memory_used", "memory_total"], "fabric": ["fabric_state", "fabric_status"],
-            "fields": ["field_%d" % number for number in numbers]}  # fmt: skip
+            "fields": [f"field_{number}" for number in numbers]}  # fmt: skip
         for whole in [whole for whole in asked if whole in errors]:
             errors.update(dict.fromkeys(asked[whole], errors.pop(whole)))
         return {"values": {name: one for name, one in got.items() if one is not None}, "errors": errors}
@@ -235,6 +238,8 @@ def collect() -> Mapping[str, str]:
             import site
             import sys
 
+            # Nothing may stay on the node; and under our limit of file size Python would leave a cut, corrupt .pyc.
+            sys.dont_write_bytecode = True
             try:
                 from ctypes import byref
 
@@ -248,8 +253,8 @@ def collect() -> Mapping[str, str]:
             except (ImportError, OSError):  # no ctypes, or no library where the loader looks
                 if which("nvidia-smi"):
                     return smi(["-i", bus])
-                raise Absent("neither libnvidia-ml.so.1 nor nvidia-smi is installed")
-            told = {"way": way}  # type: dict
+                raise Absent("neither libnvidia-ml.so.1 nor nvidia-smi is installed") from None
+            told: dict[str, Any] = {"way": way}
             try:
                 nv.nvmlInit()
                 told["driver"] = nv.nvmlSystemGetDriverVersion()

@@ -2,7 +2,7 @@
 
 Source   nvml.h (NVML API reference); constants checked against nvidia-ml-py 13.615
 Units    as NVML gives them: mW, MHz, bytes, ns; turned into those of Gpu here
-Shape    nvml(text, bus) -> (driver, Gpu); {"driver", "values": {name: value}, "errors": {name: code}} or {"error": code}
+Shape    {"driver", "values": {name: value}, "errors": {name: code}}, or {"error": code} when it could not be opened
 Errors   ParseError when the JSON is not what the collector writes
 """
 
@@ -36,7 +36,16 @@ WHOLE_NODE = (9, 12, 18)  # say something about the node's driver, not about one
 
 # nvmlGpuRecoveryAction (field 230): 0 none, 1 GPU reset, 2 node reboot, 3 drain P2P, 4 drain and reset, 5 recover the
 # IMEX domain, 6 bus reset, 7 system reboot. The first five in the words that nvidia-smi -q prints, in lower case.
-RECOVERY = ("none", "reset", "reboot", "drain p2p", "drain and reset", "recover imex domain", "bus reset", "system reboot")
+RECOVERY = (
+    "none",
+    "reset",
+    "reboot",
+    "drain p2p",
+    "drain and reset",
+    "recover imex domain",
+    "bus reset",
+    "system reboot",
+)
 FABRIC = ("not supported", "not started", "in progress", "completed")  # nvmlGpuFabricState_t
 FIELDS = {  # NVML_FI_DEV_CLOCKS_EVENT_REASON_*, each in ns
     "field_74": "sw_power_cap",
@@ -117,7 +126,7 @@ def nvml(text: str, bus: str) -> tuple[str | None, Gpu, int | None]:
 def _gpu(got: _Values, bus: str) -> Gpu:
     bits = got.integer("reasons", "reasons")
     pids = got.values.get("pids", [])
-    counts = {name: ns // 1000 for key, name in FIELDS.items() if (ns := got.integer(key, f"reason_us.{name}")) is not None}
+    counted = {name: got.scaled(key, f"reason_us.{name}", 1000) for key, name in FIELDS.items()}
     pstate = got.integer("pstate", "pstate")
     if not isinstance(pids, list) or not all(isinstance(pid, int) for pid in pids):
         raise ParseError(f"{got.where}: pids: expected whole numbers, found {str(pids)[:40]!r}")
@@ -134,7 +143,7 @@ def _gpu(got: _Values, bus: str) -> Gpu:
         sm_mhz=got.integer("sm", "sm_mhz"),
         sm_max_mhz=got.integer("sm_max", "sm_max_mhz"),
         reasons=None if bits is None else reasons_of(bits),
-        reason_us=counts,
+        reason_us={name: us for name, us in counted.items() if us is not None},
         power_w=got.watts("power", "power_w"),
         power_limit_w=got.watts("power_limit", "power_limit_w"),
         power_default_w=got.watts("power_default", "power_default_w"),

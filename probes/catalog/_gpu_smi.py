@@ -1,9 +1,9 @@
 """Reads `nvidia-smi -q` of drivers 535 to 595 (and 450 to 530, whose labels are the same or listed here).
 
 Source   nvidia-smi(1), section "GPU ATTRIBUTES" and -q; recorded outputs in tests/fixtures/gpu.state
-Shape    smi(text) -> (driver, attached, GPUs in the order printed); a GPU's block is read as (path, value) pairs, because
-         one label means different things in different places ("HW Thermal Slowdown" is a state in one section and a
-         counter in another; "Power Draw" is the GPU's, its memory's or its module's)
+Shape    (driver, attached, GPUs in the order printed); a GPU's block is read as (path, value) pairs, because one label
+         means different things in different places ("HW Thermal Slowdown" is a state in one section and a counter in
+         another; "Power Draw" is the GPU's, its memory's or its module's)
 Errors   ParseError that names the GPU and what is missing or unreadable in its block
 """
 
@@ -29,6 +29,7 @@ ALWAYS: tuple[Path, ...] = (
 )
 REASON_SECTIONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")  # renamed in driver 535
 POWER_SECTIONS = ("GPU Power Readings", "Power Readings")  # renamed in driver 530
+UNDER_HW_SLOWDOWN = ("hw_thermal_slowdown", "hw_power_brake_slowdown")
 COUNTERS = {  # labels of the counters section -> names as in REASONS
     "SW Power Capping": "sw_power_cap",
     "Sync Boost": "sync_boost",
@@ -50,7 +51,7 @@ def smi(text: str) -> tuple[str | None, int | None, list[Gpu]]:
     attached = head.get("Attached GPUs")
     if not gpus and driver is None:
         first = next((line for line in lines_of(text) if line.strip()), "")
-        raise ParseError(f"nvidia-smi -q: expected 'Driver Version' and 'GPU <bus id>' lines, found {clean(first)[:80]!r}")
+        raise ParseError(f"nvidia-smi -q: expected 'Driver Version' and 'GPU <bus id>', found {clean(first)[:80]!r}")
     if not gpus and attached != "0":
         raise ParseError(f"nvidia-smi -q: {attached or 'some'} GPUs attached but none printed: the output was cut")
     return driver, _integer(attached, "Attached GPUs", "") if attached else None, gpus
@@ -115,7 +116,7 @@ class _Block:
             if path not in self.values:
                 last = clean(self.pairs[-1][0][-1])[:60] if self.pairs else "its first line"
                 wanted = " / ".join(path)
-                raise ParseError(f"nvidia-smi -q: GPU {bus} has no {wanted!r}; its block ends after {last!r} (output cut?)")
+                raise ParseError(f"nvidia-smi -q: GPU {bus} has no {wanted!r}; its block ends after {last!r}: cut?")
 
     def word(self, fact: str, *paths: Path) -> str | None:
         """The first value there is among `paths`, or None with the reason noted under `fact`."""
@@ -170,7 +171,6 @@ def _integer(value: str, label: str, bus: str, unit: str = "") -> int:
 
 def _gpu(bus: str, lines: list[str]) -> Gpu:
     block = _Block(bus, lines)
-    power = [(section, key) for section in POWER_SECTIONS for key in ("Average Power Draw", "Power Draw")]
     link = ("PCI", "GPU Link Info")
     reset = block.yes("recovery_action", ("GPU Reset Status", "Reset Required"))
     drain = block.yes("recovery_action", ("GPU Reset Status", "Drain and Reset Recommended"))
@@ -191,11 +191,9 @@ def _gpu(bus: str, lines: list[str]) -> Gpu:
         sm_max_mhz=block.integer("sm_max_mhz", ("Max Clocks", "SM"), unit="MHz"),
         reasons=_reasons(block),
         reason_us=_counters(block),
-        power_w=block.number("power_w", *power, unit="W"),
-        power_limit_w=block.number(
-            "power_limit_w", (POWER_SECTIONS[0], "Current Power Limit"), (POWER_SECTIONS[1], "Enforced Power Limit"), unit="W"
-        ),
-        power_default_w=block.number("power_default_w", *((s, "Default Power Limit") for s in POWER_SECTIONS), unit="W"),
+        power_w=block.number("power_w", *_power("Average Power Draw", "Power Draw"), unit="W"),
+        power_limit_w=block.number("power_limit_w", *_power("Current Power Limit", "Enforced Power Limit"), unit="W"),
+        power_default_w=block.number("power_default_w", *_power("Default Power Limit"), unit="W"),
         utilisation_percent=block.integer(
             "utilisation_percent", ("Utilization", "GPU"), ("Utilization", "Gpu"), unit="%"
         ),
@@ -223,6 +221,10 @@ def _gpu(bus: str, lines: list[str]) -> Gpu:
     )
 
 
+def _power(*labels: str) -> list[Path]:
+    return [(section, label) for section in POWER_SECTIONS for label in labels]
+
+
 def _rows(label: str) -> tuple[Path, Path]:
     return ("Remapped Rows", label), ("Remapped Rows",)  # the second holds "N/A" for the whole section
 
@@ -242,7 +244,8 @@ def _reasons(block: _Block) -> tuple[str, ...] | None:
     block.missing.pop("reasons", None)
     active = []
     for _, name, label in REASONS:
-        path = (section, "HW Slowdown", label) if name in ("hw_thermal_slowdown", "hw_power_brake_slowdown") else (section, label)
+        under = (section, "HW Slowdown") if name in UNDER_HW_SLOWDOWN else (section,)
+        path = (*under, label)
         if path not in block.values:
             there = [clean(other[-1])[:40] for other in block.values if other[0] == section and len(other) > 1]
             raise block.bad((section,), f"a line {label!r}", ", ".join(there))

@@ -3,10 +3,10 @@
 Source   sysfs (GPUs on the PCI bus); NVML (API reference, nvml.h) through pynvml or libnvidia-ml.so.1, one process per
          GPU; where neither loads, nvidia-smi(1) -q. The plain text of `nvidia-smi -q` is read too, drivers 535 to 595.
          The NVML way was never run on a GPU, only against a library that the tests compile.
-Units    Celsius, MHz, W, percent, MiB, microseconds; ECC counts since the driver loaded, remapped rows for the board's life
-Shape    GpuState: driver, gpus in the order of their bus ids (also those that did not answer), attached, on_pci, problem
-Errors   ParseError when a GPU's block is cut or garbled, naming the GPU and the line; N/A, ERR! and [GPU is lost] are no
-         errors but values that are not known (None, with the word in `missing`)
+Units    Celsius, MHz, W, percent, MiB, microseconds; ECC counts since the driver loaded, remapped rows since made
+Shape    GpuState: driver, gpus in the order of their bus ids (also silent ones), attached, on_pci, problem
+Errors   ParseError when a GPU's block is cut or garbled, naming the GPU and the line; N/A, ERR! and [GPU is lost] are
+         no errors but values that are not known (None, with the word in `missing`)
 """
 
 from __future__ import annotations
@@ -68,13 +68,14 @@ def _one(text: str, bus: str) -> tuple[str | None, int | None, Gpu]:
     for gpu in found:
         if gpu.bus_id == bus_id(bus):
             return driver, attached, gpu
-    raise ParseError(f"nvidia-smi -q -i {bus}: expected this GPU, found {', '.join(gpu.bus_id for gpu in found) or 'none'}")
+    others = ", ".join(gpu.bus_id for gpu in found) or "none"
+    raise ParseError(f"nvidia-smi -q -i {bus}: expected this GPU, found {others}")
 
 
 def _silent(bus: str, told: Mapping[str, object]) -> Gpu:
-    words = {key: clean(str(told.get(key) or ""))[:200] for key in ("why", "outcome", "state", "wchan")}
-    silence = words.pop("why") or "did not answer"
-    return Gpu(bus, answered=False, silence=silence, **words)
+    why, outcome, state, wchan = (clean(str(told.get(key) or ""))[:200] for key in ("why", "outcome", "state", "wchan"))
+    why = f"did not answer: {why}" if outcome in ("hung", "timeout") else why or "did not answer"
+    return Gpu(bus, answered=False, silence=why, outcome=outcome, state=state, wchan=wchan)
 
 
 def _add_pci(gpus: dict[str, Gpu], text: str) -> int:
@@ -124,7 +125,7 @@ def findings(state: GpuState) -> Iterator[Finding]:
         yield Finding(
             "gpu.driver_no_answer",
             "bad",
-            f"none of the {len(asked)} GPUs answers ({_stuck(stuck[0])}): the driver is stuck, which does not say by which GPU",
+            f"none of the {len(asked)} GPUs answers ({_stuck(stuck[0])}): the driver is stuck, no GPU can be named",
         )
     for gpu in state.gpus:
         if gpu.answered:
@@ -193,14 +194,14 @@ def _verdicts(gpu: Gpu) -> Said:
 def _memory(gpu: Gpu) -> Said:
     """Each of these is the board's own flag; any uncorrectable error has destroyed somebody's data."""
     if gpu.ecc_uncorrected:
-        yield "gpu.ecc_uncorrected", "bad", f"has {gpu.ecc_uncorrected} uncorrectable ECC errors since the driver loaded"
+        yield "gpu.ecc_uncorrected", "bad", f"has {gpu.ecc_uncorrected} uncorrectable ECC errors since driver load"
     if gpu.sram_threshold_exceeded:
         yield "gpu.sram_threshold", "bad", "has more uncorrectable SRAM errors than its threshold allows: replace it"
     if gpu.remap_failed:
         yield "gpu.remap_failed", "bad", "could not remap a broken memory row: replace it"
     if gpu.remap_pending:
         rows = "?" if gpu.remapped_uncorrected is None else gpu.remapped_uncorrected
-        yield "gpu.remap_pending", "bad", f"waits for a reset to remap memory rows ({rows} rows remapped for uncorrectable errors)"
+        yield "gpu.remap_pending", "bad", f"waits for a reset to remap memory ({rows} rows with uncorrectable errors)"
     if gpu.memory_unrepairable:
         yield "gpu.memory_unrepairable", "bad", "has memory that cannot be repaired: replace it"
     elif gpu.repair_pending:
@@ -208,7 +209,7 @@ def _memory(gpu: Gpu) -> Said:
 
 
 def _slowed(gpu: Gpu) -> Said:
-    """Hardware slowdown. One sample can catch a flash of it at a change of P-state: bad only with the clock down too."""
+    """Hardware slowdown. One sample can catch a flash of it at a change of P-state: bad only with a low clock."""
     reasons = gpu.reasons or ()
     clock = f"SM clock {gpu.sm_mhz} of {gpu.sm_max_mhz} MHz" if gpu.sm_mhz is not None else "SM clock not known"
     down = gpu.sm_mhz is not None and gpu.sm_max_mhz is not None and gpu.sm_mhz <= SLOWED * gpu.sm_max_mhz
@@ -219,7 +220,7 @@ def _slowed(gpu: Gpu) -> Said:
     if "hw_thermal_slowdown" in reasons:
         yield "gpu.thermal_slowdown", how, f"is too hot and slowed down by its hardware: {heat}, {clock}"
     elif "sw_thermal_slowdown" in reasons:
-        yield "gpu.thermal_slowdown", "warn", f"is slowed down by the driver to stay below its highest temperature: {heat}, {clock}"
+        yield "gpu.thermal_slowdown", "warn", f"is slowed down by the driver because it is hot: {heat}, {clock}"
     if "hw_slowdown" in reasons and not {"hw_power_brake_slowdown", "hw_thermal_slowdown"} & set(reasons):
         yield "gpu.hw_slowdown", how, f"is slowed down by its hardware, which does not say why: {clock}"
 
