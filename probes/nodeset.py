@@ -85,7 +85,7 @@ def _line(line: str) -> list[Target]:
     if not plain:
         raise NodesetError(f"{line[:60]!r} names no node")
     if len(plain) > 1 and _address(plain[0]) is not None and _address(plain[1]) is None:
-        return [Target(_checked(plain[1]), address=plain[0])]
+        return [Target(checked_name(plain[1]), address=plain[0])]
     targets = []
     for word in plain:
         user, rest, port = _login(word)
@@ -99,9 +99,9 @@ def _line(line: str) -> list[Target]:
 def _with_options(target: Target, options: dict[str, str]) -> Target:
     return Target(
         target.node,
-        address=_checked(options["ansible_host"]) if "ansible_host" in options else target.address,
-        user=_user(options.get("ansible_user", target.user)),
-        port=_port(options.get("ansible_port", str(target.port or ""))),
+        address=checked_name(options["ansible_host"]) if "ansible_host" in options else target.address,
+        user=checked_user(options.get("ansible_user", target.user)),
+        port=checked_port(options.get("ansible_port", str(target.port or ""))),
     )
 
 
@@ -109,31 +109,42 @@ def _login(word: str) -> tuple[str, str, int]:
     """user@nodes:port into its parts; an address with colons (IPv6) needs brackets for a port."""
     user, _, rest = word.rpartition("@")
     if _address(rest) is not None:
-        return _user(user), rest, 0
+        return checked_user(user), rest, 0
     nodes, colon, port = rest.rpartition(":")
     if colon and port.isdigit():
-        return _user(user), nodes, _port(port)
-    return _user(user), rest, 0
+        return checked_user(user), nodes, checked_port(port)
+    return checked_user(user), rest, 0
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
+    """The name, if it is a host name or address. Raises NodesetError."""
     if not is_name(name):
         raise NodesetError(f"{name[:60]!r} is not a node name or address")
     return name
 
 
-def _user(user: str) -> str:
+def checked_user(user: str) -> str:
+    """The user name, which may be empty. Raises NodesetError."""
     if user and not _USER.fullmatch(user):
         raise NodesetError(f"{user[:40]!r} is not a user name")
     return user
 
 
-def _port(text: str) -> int:
+def checked_port(text: str) -> int:
+    """A port as a number, 0 for none. Raises NodesetError."""
     if not text:
         return 0
     if not text.isdigit() or not 0 < int(text[:6]) < 65536:
         raise NodesetError(f"{text[:20]!r} is not a port (1-65535)")
     return int(text)
+
+
+def checked_jump(text: str) -> str:
+    """A chain of jump hosts, `[user@]host[:port][,...]`, which may be empty. Raises NodesetError."""
+    for hop in filter(None, text.strip().split(",")):
+        user, host, port = _login(hop)
+        checked_name(host)
+    return text.strip()
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -41,7 +41,7 @@ def issue_first_link(username: str = "admin") -> str:
 
 @transaction.atomic
 def issue_link(user: User) -> str:
-    """A new token (43 characters, URL-safe) that signs `user` in once within 15 minutes. Forgets the user's old ones."""
+    """A new token (43 characters, URL-safe) that signs `user` in once within 15 minutes. Forgets old ones."""
     token = secrets.token_urlsafe(32)
     now = timezone.now()
     user.sign_in_tokens.filter(expires__lt=now - KEEP_OLD).delete()

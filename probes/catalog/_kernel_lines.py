@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 
 from probes.core import lines_of
 
-_FACILITIES = frozenset(("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"))
-_LEVELS = frozenset(("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"))
-_MONTHS = {name: n for n, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_FACILITIES = {"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"}
+_LEVELS = {"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"}
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,8 @@ def log_lines(text: str, clock: Clock) -> Iterator[Line]:
 
 
 def _line(raw: str, clock: Clock) -> Line:
-    if "," in raw[:12] and ";" in raw[:256]:
-        if found := _kmsg(raw, clock):
-            return found
+    if "," in raw[:12] and ";" in raw[:256] and (found := _kmsg(raw, clock)):
+        return found
     rest = _without_decode(raw)
     if rest.startswith("["):
         if found := _bracket(rest, clock):
@@ -62,9 +61,8 @@ def _line(raw: str, clock: Clock) -> Line:
     elif rest[4:5] == "-" and rest[10:11] == "T":
         if found := _iso(rest):
             return found
-    elif rest[:3] in _MONTHS and rest[3:4] == " ":
-        if found := _syslog(rest, clock):
-            return found
+    elif rest[:3] in _MONTHS and rest[3:4] == " " and (found := _syslog(rest, clock)):
+        return found
     return Line(None, None, "", raw.strip())
 
 
@@ -92,7 +90,7 @@ def _without_decode(raw: str) -> str:
 
 
 def _bracket(rest: str, clock: Clock) -> Line | None:
-    """`[  12.345678] text`, `[  12.345678][   T41] text` and `[Sun Feb 23 16:24:18 2025] text` (local time, dmesg -T)."""
+    """`[  12.345678] text`, `[  12.345678][   T41] text`, and `[Sun Feb 23 16:24:18 2025] text` of dmesg -T."""
     inside, bracket, text = rest[1:].partition("]")
     if not bracket or len(inside) > 40:
         return None
@@ -125,9 +123,9 @@ def _syslog(rest: str, clock: Clock) -> Line | None:
     stamp = rest[:15]
     day, time = stamp[4:6].strip(), stamp[7:15]
     try:
-        month = _MONTHS[stamp[:3]]
+        month = _MONTHS.index(stamp[:3]) + 1
         seconds = datetime.strptime(f"2000-{month}-{int(day)} {time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    except (KeyError, ValueError):
+    except ValueError:
         return None
     text = _message(rest[16:])
     inner = _bracket(text, clock) if text.startswith("[") else None

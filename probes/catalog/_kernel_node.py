@@ -1,6 +1,6 @@
-"""Kernel log lines of everything but the NVIDIA driver: memory, tasks, PCIe, machine checks, disks, NFS, HCAs.
+"""Kernel log lines of tasks, PCIe, machine checks, disks, NFS and HCAs.
 
-Source   the kernel's own wording: mm/oom_kill.c, kernel/hung_task.c, kernel/watchdog.c, drivers/pci/pcie/aer.c,
+Source   the kernel's own wording: kernel/hung_task.c, kernel/watchdog.c, drivers/pci/pcie/aer.c,
          net/sunrpc/clnt.c, block/blk-core.c, drivers/edac/edac_mc.c, drivers/net/ethernet/mellanox/mlx5
 """
 
@@ -20,7 +20,6 @@ from probes.catalog._kernel_events import (
     NfsStall,
     Nvme,
     Oops,
-    OomKill,
     RcuStall,
     ReadOnly,
     Segfault,
@@ -34,7 +33,10 @@ STACK_LINES = 48
 _ASLEEP = (
     "schedule", "__schedule", "io_schedule", "preempt_schedule", "context_switch", "__context_switch", "mutex_lock",
     "__mutex", "rwsem_", "down_", "__down", "wait_for", "__wait_for", "do_wait_for", "bit_wait", "__wait_on",
-    "out_of_line_wait", "wait_on_bit", "wait_on_page", "rt_mutex", "percpu_rwsem", "__percpu", "_raw_spin", "? ",
+    "out_of_line_wait", "wait_on_bit", "wait_on_page", "rt_mutex", "percpu_rwsem",
+    "__pfx_",
+    "__sched_text_start",
+    "call_rwsem", "__percpu", "_raw_spin", "? ",
 )  # fmt: skip
 _OOPS = ("BUG: unable to handle", "kernel BUG at", "divide error:", "general protection fault", "Kernel panic -")
 _NVME = ("controller is down", "timeout, ", "Removing after", "Device not ready", "resetting controller", "failed to ")
@@ -49,11 +51,10 @@ _HCA = (
 
 
 class NodeLines:
-    """Reads one line after another. Holds what an earlier line said about a later one: OOM report, stack of a task."""
+    """Reads one line after another. Holds what an earlier line said about a later one: the task whose stack follows."""
 
     def __init__(self, tally: Tally):
         self.tally = tally
-        self.oom: dict[str, Any] = {}
         self.task: Record | None = None
         self.stack_left = 0
         self.oops_left = 0
@@ -71,62 +72,6 @@ class NodeLines:
                 return bool(read(self, line))
         return False
 
-    # Memory
-
-    def _oom_context(self, line: Line) -> bool:
-        text = line.text
-        if " invoked oom-killer" in text:
-            self.oom = {}
-        elif text.startswith("memory: usage ") and "limit " in text:
-            limit = number(text.partition("limit ")[2], 18)
-            self.oom["limit_bytes"] = None if limit is None else limit * 1024
-        return False
-
-    def _oom_constraint(self, line: Line) -> bool:
-        """`oom-kill:constraint=C,nodemask=(null),...,oom_memcg=/a,task_memcg=/a/b,task=NAME,pid=1,uid=0` (kernel 5)."""
-        rest = line.text.partition("oom-kill:constraint=")[2]
-        self.oom["constraint"] = rest.partition(",")[0][:40]
-        self.oom["cgroup"] = rest.partition("oom_memcg=")[2].partition(",")[0][:400]
-        name, _, tail = rest.partition(",task=")[2].rpartition(",pid=")
-        pid = number(tail)
-        if pid is None:
-            return False
-        self._killed(line, pid, name).count = 1
-        return True
-
-    def _oom_kill(self, line: Line) -> bool:
-        """`Killed process 12 (name) total-vm:...`, `Kill process 12 (name) score 50 ...`, `reaped process 12 (name), ...`"""
-        for verb in ("Killed process ", "Kill process ", "reaped process "):
-            _, found, rest = line.text.partition(verb)
-            pid = number(rest) if found else None
-            if pid is not None:
-                break
-        else:
-            return False
-        inside = rest.partition("(")[2]
-        for end in (") total-vm:", ") score ", "), now ", "), UID"):
-            if end in inside:
-                name = inside.partition(end)[0]
-                break
-        else:
-            name = inside.rpartition(")")[0]
-        known = self.tally.find(OomKill, pid)
-        record = self._killed(line, pid, name)
-        if verb == "Killed process ":
-            record.count += 1
-            rss = number(rest.partition("anon-rss:")[2], 18)
-            record.fields["rss_bytes"] = record.fields["rss_bytes"] if rss is None else rss * 1024
-            if line.text.startswith("Memory cgroup") and not record.fields["constraint"]:
-                record.fields["constraint"] = "CONSTRAINT_MEMCG"
-            self.oom = {}
-        elif known is None and line.text.startswith("Memory cgroup"):
-            record.fields["constraint"] = "CONSTRAINT_MEMCG"
-        return True
-
-    def _killed(self, line: Line, pid: int, name: str) -> Record:
-        fields = {"constraint": "", "cgroup": "", "limit_bytes": None, "rss_bytes": None} | self.oom
-        return self.tally.note(OomKill, (pid,), line, pid=pid, process=name[:64], **fields)
-
     # Tasks and the kernel itself
 
     def _hung(self, line: Line) -> bool:
@@ -138,7 +83,7 @@ class NodeLines:
         if seconds is None or pid is None:
             return False
         name = name.partition("INFO: task ")[2] if "INFO: task " in name else name
-        new = {"pid": pid, "process": name[:64], "seconds": seconds, "where": "", "modules": ()}
+        new: dict[str, Any] = {"pid": pid, "process": name[:64], "seconds": seconds, "where": "", "modules": ()}
         self.task = self.tally.count(HungTask, (pid, name[:64]), line, **new)
         self.task.fields["seconds"] = max(seconds, self.task.fields["seconds"])
         self.stack_left = STACK_LINES
@@ -160,7 +105,7 @@ class NodeLines:
         rest = line.text.partition("soft lockup - CPU#")[2]
         cpu, seconds = number(rest, 6), number(rest.partition("stuck for ")[2], 8)
         name, _, tail = rest.partition("! [")[2].rpartition(":")
-        fields = {"cpu": cpu, "seconds": seconds, "process": name[:64], "pid": number(tail)}
+        fields: dict[str, Any] = {"cpu": cpu, "seconds": seconds, "process": name[:64], "pid": number(tail)}
         record = self.tally.count(Lockup, (cpu,), line, **fields)
         record.fields["seconds"] = max(seconds or 0, record.fields["seconds"] or 0) or None
         return True
@@ -206,7 +151,7 @@ class NodeLines:
         severity = "corrected" if said.startswith("Correct") else "nonfatal" if "Non-Fatal" in said[:40] else "fatal"
         if not device:
             return False
-        fields = {"device": device, "severity": severity, "layers": (), "errors": ()}
+        fields: dict[str, Any] = {"device": device, "severity": severity, "layers": (), "errors": ()}
         record = self.tally.count(Aer, (device, severity), line, **fields)
         layer = rest.partition("type=")[2].partition(",")[0].strip()
         if layer:
@@ -264,7 +209,8 @@ class NodeLines:
         _, _, rest = line.text.partition(": server ")
         server, _, what = rest.partition(" ")
         if what.startswith("not responding"):
-            self.tally.count(NfsStall, (server[:80],), line, server=server[:80], answering=False).fields["answering"] = False
+            record = self.tally.count(NfsStall, (server[:80],), line, server=server[:80], answering=False)
+            record.fields["answering"] = False
             return True
         known = self.tally.find(NfsStall, server[:80]) if what.strip() == "OK" else None
         if known:
@@ -314,9 +260,6 @@ class NodeLines:
 
     # The first row with one of its words in the line reads it.
     _TABLE = (
-        (("oom-kill:constraint=",), _oom_constraint),
-        (("Killed process ", "Kill process ", "reaped process "), _oom_kill),
-        ((" invoked oom-killer", "memory: usage "), _oom_context),
         ((" blocked for more than ", " blocked in I/O wait for more than "), _hung),
         (("soft lockup - CPU#",), _lockup),
         (("detected stall", "self-detected stall", "detected expedited stall"), _rcu),
@@ -326,7 +269,7 @@ class NodeLines:
         (("EDAC ",), _edac),
         (("[Hardware Error]", "Machine check events logged"), _machine_check),
         ((" not responding", " OK"), _nfs),
-        (("Remounting filesystem read-only", "forced readonly", "hutting down filesystem", "been shut down"), _read_only),
+        (("filesystem read-only", "forced readonly", "hutting down filesystem", "been shut down"), _read_only),
         (("I/O error", "medium error, dev ", "critical target error, dev ", "EXT4-fs error"), _io_error),
         (("nvme nvme",), _nvme),
         (("mlx5_core ",), _mlx5),

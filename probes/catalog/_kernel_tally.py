@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from probes.catalog._kernel_events import Event
 from probes.catalog._kernel_lines import Line
+
+Key: TypeAlias = tuple[Any, ...]
 
 # NVSentinel: an event stays open for 3 h; within it, lines more than 3 min apart (Xid 31) or 15 s apart (Xid 13) are
 # new bursts. One fault printed 629 lines of Xid 13 in a recorded log.
@@ -45,12 +47,12 @@ class Record:
 class Tally:
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self._open: dict[tuple[Any, ...], Record] = {}
+        self._open: dict[Key, Record] = {}
 
     def find(self, kind: type[Event], *key: Any) -> Record | None:
         return self._open.get((kind, *key))
 
-    def note(self, kind: type[Event], key: tuple[Any, ...], line: Line, burst_s: float = BURST_S, **fields: Any) -> Record:
+    def note(self, kind: type[Event], key: Key, line: Line, burst_s: float = BURST_S, **fields: Any) -> Record:
         """The open record of this kind and key, or a new one with `fields`. Does not count: see `count`."""
         record = self._open.get((kind, *key))
         pause = _pause(record.last, line) if record else 0.0
@@ -64,7 +66,7 @@ class Tally:
         record.last = line if line.stamp or line.order is not None else record.last
         return record
 
-    def count(self, kind: type[Event], key: tuple[Any, ...], line: Line, burst_s: float = BURST_S, **fields: Any) -> Record:
+    def count(self, kind: type[Event], key: Key, line: Line, burst_s: float = BURST_S, **fields: Any) -> Record:
         record = self.note(kind, key, line, burst_s, **fields)
         record.count += 1
         return record

@@ -54,7 +54,7 @@ async def ask(plan: Plan, node: str = NAME, python: str = sys.executable) -> Asy
     yield NodeEnd(
         node,
         trouble.reason if trouble else "",
-        str(trouble) if trouble else "",
+        trouble.detail if trouble else "",
         took_s=time.monotonic() - began,
         python=str(talk.hello.get("python", "")),
         uid=talk.hello.get("uid"),

@@ -44,6 +44,7 @@ REASONS: dict[str, Reason] = {
     "deadline": Reason("timeout", "not finished within the deadline", "the node is slow or hung: see which probes answered"),
     "no_answer": Reason("failed", "the node left this probe out", "ask again; if it stays, report it with the node's Python version"),
     "run_deadline": Reason("skipped", "not asked: the run's time was over", "ask again, with fewer nodes or more time"),
+    "asker_lost": Reason("skipped", "not known: whoever was asking died", "ask again; if it stays, see the worker's log"),
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class NodeEnd:
 
     node: str
     reason: str = ""
-    why: str = ""
+    detail: str = ""  # what the other side said
     took_s: float = 0.0
     connect_s: float = 0.0
     tries: int = 1
@@ -58,6 +58,11 @@ class NodeEnd:
     chatter: str = ""
     offered_key: str = ""
     fingerprint: str = ""
+
+    @property
+    def why(self) -> str:
+        """What failed and what to do next, for people; "" when the node answered."""
+        return sentence(self.reason, self.detail) if self.reason else ""
 
 
 @dataclass(slots=True)
@@ -369,7 +374,7 @@ class _Visit:
             NodeEnd(
                 node=self.target.node,
                 reason=trouble.reason if trouble else "",
-                why=sentence(trouble.reason, trouble.detail) if trouble else "",
+                detail=trouble.detail if trouble else "",
                 took_s=took,
                 connect_s=self.connected_s,
                 tries=self.note["tries"],

@@ -1,0 +1,42 @@
+"""What people type. Checked here for shape only; services decide."""
+
+from django import forms
+
+from incidents.services.fleet import Login
+
+
+class LoginForm(forms.Form):
+    """How nodes are reached; all optional."""
+
+    user = forms.CharField(required=False, max_length=32, label="User")
+    port = forms.IntegerField(required=False, min_value=1, max_value=65535, label="Port")
+    jump = forms.CharField(required=False, max_length=300, label="Jump host")
+
+    @property
+    def login(self) -> Login:
+        said = self.cleaned_data
+        return Login(said["user"], said["port"], said["jump"])
+
+
+class AddNodesForm(LoginForm):
+    nodes = forms.CharField(
+        label="Nodes",
+        max_length=500_000,
+        widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false", "placeholder": "gpu-[001-064]"}),
+        error_messages={"required": "Type or paste at least one node."},
+    )
+    field_order = ["nodes", "user", "port", "jump"]
+
+
+class NodeForm(LoginForm):
+    address = forms.CharField(required=False, max_length=253, label="Address")
+    field_order = ["address", "user", "port", "jump"]
+
+
+class PasteKeysForm(forms.Form):
+    keys = forms.CharField(
+        label="Keys",
+        max_length=5_000_000,
+        widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
+        error_messages={"required": "Paste at least one key or fingerprint."},
+    )

@@ -1,0 +1,105 @@
+"""manage.py fleet: what the Fleet page does, for scripts and for a terminal at 3 am."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from incidents import asking
+from incidents.models import Node, Shard, SuiteRun, User
+from incidents.queries import fleet as queries
+from incidents.services import fleet as services
+from incidents.services import runs
+from probes import nodeset
+from probes.core import clean
+
+MARKS = {"ok": "✓", "warn": "▲", "bad": "◆", "unknown": "○"}
+
+
+class Command(BaseCommand):
+    help = "Nodes of the fleet: add, list, check, keys, accept, remove"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        acts = parser.add_subparsers(required=True, dest="act", metavar="add | list | check | keys | accept | remove")
+        add = acts.add_parser("add", help="add nodes: a nodeset, or a hostfile with --file (- for standard input)")
+        add.add_argument("nodes", nargs="?", help="such as 'gpu-[001-064]'")
+        add.add_argument("--file", help="hostfile, Ansible inventory or /etc/hosts lines")
+        add.add_argument("--user", default="")
+        add.add_argument("--port", type=int)
+        add.add_argument("--jump", default="", metavar="[USER@]HOST[:PORT]")
+        acts.add_parser("list", help="every node and how it stands")
+        acts.add_parser("check", help="ask every node whether it can be asked, and say what is wrong")
+        acts.add_parser("keys", help="host keys that wait to be accepted")
+        accept = acts.add_parser("accept", help="accept the host keys on a list that you trust")
+        accept.add_argument("--list", required=True, metavar="FILE", help="known_hosts, ssh-keyscan or ssh-keygen -l lines; - for standard input")
+        accept.add_argument("--as", required=True, dest="by", metavar="USER", help="who accepts; it is recorded")
+        remove = acts.add_parser("remove", help="take nodes out of the fleet")
+        remove.add_argument("nodes")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            getattr(self, f"_{options['act']}")(options)
+        except (services.Refused, nodeset.NodesetError) as refused:
+            raise CommandError(str(refused)) from refused
+
+    def _add(self, options: dict[str, Any]) -> None:
+        if (options["nodes"] is None) == (options["file"] is None):
+            raise CommandError("Say which nodes: either a nodeset such as 'gpu-[001-064]', or --file FILE.")
+        text = options["nodes"] if options["file"] is None else _text(options["file"])
+        added = services.add_nodes(text, services.Login(options["user"], options["port"], options["jump"]), None)
+        for names, word in ((added.new, "added"), (added.changed, "changed"), (added.same, "there already")):
+            if names:
+                self.stdout.write(f"{len(names)} {word}: {nodeset.fold(names)}")
+
+    def _list(self, options: dict[str, Any]) -> None:
+        for state in queries.states():
+            what = f"{state.says}: {state.next}" if state.next else state.says
+            self.stdout.write(f"{MARKS[state.level]} {state.node.name}  {clean(what)}")
+
+    def _check(self, options: dict[str, Any]) -> None:
+        run = runs.start_suite("check", list(Node.objects.all()), None)
+        # The workers of a running server take the shards; without one, this process asks.
+        for shard in Shard.objects.filter(run=run):
+            held = runs.claim(shard.pk)
+            if held is not None:
+                asking.ask_shard(held)
+        while SuiteRun.objects.get(pk=run.pk).finished_at is None:
+            time.sleep(0.2)
+            self.stderr.write(f"\r{run.visits.count()} of {run.node_count} ended", ending="")
+        self._list(options)
+        tally = queries.tally(queries.states())
+        self.stdout.write(f"{tally['ok']} of {run.node_count} nodes ready.")
+        if tally["ok"] != run.node_count:
+            sys.exit(1)
+
+    def _keys(self, options: dict[str, Any]) -> None:
+        for key in queries.waiting_keys():
+            self.stdout.write(f"{'CHANGED ' if key.changed else ''}{key.node.name} {key.kind} {key.fingerprint}")
+
+    def _accept(self, options: dict[str, Any]) -> None:
+        by = User.objects.filter(username=options["by"]).first()
+        if by is None:
+            raise CommandError(f"There is no user {options['by']}. Users: {', '.join(User.objects.values_list('username', flat=True))}")
+        pasted = services.accept_pasted(_text(options["list"]), by)
+        for names, word in (
+            (pasted.accepted, "accepted"),
+            (pasted.refused, "NOT accepted, the list holds another key"),
+            (pasted.not_listed, "still waiting, not on the list"),
+        ):
+            if names:
+                self.stdout.write(f"{len(names)} {word}: {nodeset.fold(names)}")
+
+    def _remove(self, options: dict[str, Any]) -> None:
+        self.stdout.write(f"{services.remove_nodes(nodeset.expand(options['nodes']))} taken out")
+
+
+def _text(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(errors="replace")
+    except OSError as error:
+        raise CommandError(f"{name}: {error.strerror}") from error

@@ -1,0 +1,106 @@
+"""One asking of many nodes: the run, its shards (who is asking now), and what came back."""
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from incidents.models.fleet import Node
+from probes.core import OUTCOMES
+
+
+class SuiteRun(models.Model):
+    """One suite asked of a list of nodes. Finished when each of its shards is."""
+
+    suite = models.CharField(max_length=60)
+    started_at = models.DateTimeField()
+    started_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    finished_at = models.DateTimeField(null=True)
+    node_count = models.PositiveIntegerField()
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.suite} of {self.node_count} nodes, run {self.pk}"
+
+
+class Shard(models.Model):
+    """About 64 nodes of a run, asked by one worker at a time.
+
+    A worker holds the lease and renews it. `token` grows with each claim: what comes from a worker with an older token
+    is refused, so that one which was thought dead and is not cannot write any more.
+    """
+
+    run = models.ForeignKey(SuiteRun, on_delete=models.CASCADE, related_name="shards")
+    number = models.PositiveIntegerField()
+    nodes = models.ManyToManyField(Node, related_name="+")
+    token = models.PositiveIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True)
+    queued_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["run", "number"]
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="shard_once_per_run")]
+        indexes = [models.Index(fields=["lease_until"], condition=Q(finished_at=None), name="shard_open")]
+
+    def __str__(self) -> str:
+        return f"shard {self.number} of {self.run}"
+
+
+class NodeVisit(models.Model):
+    """How one node was reached in one run. `reason` is "" or a word of probes.transport.REASONS; times in seconds."""
+
+    run = models.ForeignKey(SuiteRun, on_delete=models.CASCADE, related_name="visits")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="visits")
+    at = models.DateTimeField()
+    reason = models.CharField(max_length=40, blank=True)
+    detail = models.TextField(blank=True, help_text="what the other side said")
+    took_s = models.FloatField()
+    connect_s = models.FloatField()
+    tries = models.PositiveIntegerField()
+    python = models.CharField(max_length=20, blank=True)
+
+    class Meta:
+        ordering = ["run", "node__name"]
+        constraints = [models.UniqueConstraint(fields=["run", "node"], name="visit_once_per_run")]
+
+    def __str__(self) -> str:
+        return f"{self.node} in run {self.run_id}: {self.reason or 'answered'}"
+
+
+class Reading(models.Model):
+    """The stored facts or failure of one probe on one node in one run.
+
+    `out` is the raw output, capped by the probe and compressed with zlib; `sha256` is of the uncompressed bytes.
+    """
+
+    run = models.ForeignKey(SuiteRun, on_delete=models.CASCADE, related_name="readings")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="readings")
+    probe = models.CharField(max_length=60)
+    outcome = models.CharField(max_length=12, choices=[(word, word) for word in OUTCOMES])
+    reason = models.CharField(max_length=40, blank=True)
+    why = models.TextField(blank=True)
+    facts = models.JSONField(null=True)
+    findings = models.JSONField(default=list)
+    out = models.BinaryField()
+    sha256 = models.CharField(max_length=64)
+    truncated = models.BooleanField(default=False)
+    err = models.TextField(blank=True)
+    node_at = models.FloatField(null=True, help_text="the node's own clock, seconds since the epoch")
+    node_mono = models.FloatField(null=True, help_text="the node's monotonic clock, seconds")
+    boot_id = models.CharField(max_length=64, blank=True)
+    state = models.CharField(max_length=8, blank=True)
+    wchan = models.CharField(max_length=128, blank=True)
+    took_s = models.FloatField()
+    recorded_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["run", "node__name", "probe"]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "node", "probe"], name="reading_once_per_run"),
+            models.CheckConstraint(condition=Q(outcome__in=OUTCOMES), name="reading_outcome_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.probe} of {self.node} in run {self.run_id}: {self.outcome}"

@@ -1,0 +1,137 @@
+"""Reads for the fleet page and command: how each node stands, which keys wait for a person, how a check goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import OuterRef, Subquery
+
+from incidents.models import HostKey, Node, NodeVisit, Reading, SuiteRun
+from probes.transport.reasons import REASONS
+
+SLOW_S = 3.0  # a check takes 0.1-0.3 s on a node that is well; judgement, not a measurement of yours
+ORDER = ("bad", "warn", "unknown", "ok")
+
+
+def accepted_lines() -> str:
+    """known_hosts lines of every key that people accepted and that was not replaced."""
+    keys = HostKey.objects.filter(accepted_at__isnull=False, replaced_at=None)
+    return "".join(f"{line}\n" for line in keys.values_list("line", flat=True))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """One node as the page shows it. `level` is ok, warn, bad or unknown; `says` what is so, `next` what to do."""
+
+    node: Node
+    level: str
+    says: str
+    next: str = ""
+    checked_at: datetime | None = None
+    took_s: float | None = None
+    python: str = ""
+    clock: str = ""
+
+    @property
+    def login(self) -> str:
+        """How it is reached, as far as the fleet sets it: user@address:port via jump."""
+        node = self.node
+        host = node.address or (node.name if node.user or node.port else "")
+        return f"{node.user + '@' if node.user else ''}{host}{f':{node.port}' if node.port else ''}"
+
+
+def states(name: str = "") -> list[NodeState]:
+    """Every node (or the one called `name`), those that need a person first. Three queries, whatever the size."""
+    last = NodeVisit.objects.filter(node=OuterRef("pk")).order_by("-run_id").values("pk")[:1]
+    wanted_nodes = Node.objects.filter(name=name) if name else Node.objects.all()
+    nodes = list(wanted_nodes.annotate(last_visit=Subquery(last)))
+    visits = {visit.node_id: visit for visit in NodeVisit.objects.filter(pk__in=[n.last_visit for n in nodes])}
+    runs = {visit.run_id for visit in visits.values()}
+    readings: dict[tuple[int, int], list[Reading]] = {}
+    wanted = Reading.objects.filter(run_id__in=runs, probe__in=("host.access", "host.clock"))
+    for reading in wanted.defer("out", "err"):
+        readings.setdefault((reading.run_id, reading.node_id), []).append(reading)
+    found = []
+    for node in nodes:
+        visit = visits.get(node.pk)
+        found.append(_state(node, visit, readings.get((visit.run_id, node.pk), []) if visit else []))
+    return sorted(found, key=lambda state: (ORDER.index(state.level), state.node.name))
+
+
+def _state(node: Node, visit: NodeVisit | None, readings: list[Reading]) -> NodeState:
+    if visit is None:
+        return NodeState(node, "unknown", "not checked yet", "check the fleet")
+    clock = next((_clock(r.facts) for r in readings if r.probe == "host.clock" and r.facts), "")
+    level, says, what_next = _judge(visit, readings)
+    return NodeState(node, level, says, what_next, visit.at, visit.took_s, visit.python, clock)
+
+
+def _judge(visit: NodeVisit, readings: list[Reading]) -> tuple[str, str, str]:
+    if visit.reason:
+        known = REASONS[visit.reason]
+        return "bad", known.says + (f" ({visit.detail})" if visit.detail else ""), known.next
+    for reading in readings:
+        for finding in reading.findings:
+            if finding["code"] == "access.kernel_log":
+                said, _, advice = finding["says"].partition(": ")
+                return "warn", said, advice
+    for reading in readings:
+        if reading.outcome not in ("ok", "absent"):
+            return "warn", f"{reading.probe}: {reading.outcome}", reading.why
+        for finding in reading.findings:
+            if finding["code"] == "host.clock_offset":
+                return "warn", finding["says"], "fix its time service"
+    if visit.took_s > SLOW_S:
+        return "warn", f"slow: {visit.took_s:.1f} s for a check", "look at its load, its home directory and the network"
+    return "ok", "ready", ""
+
+
+def _clock(facts: dict[str, float | None]) -> str:
+    offset, bound = facts.get("offset_s"), facts.get("bound_s")
+    if offset is None or bound is None:
+        return ""
+    if abs(offset) < 1:
+        return f"{offset * 1000:+.1f} ± {bound * 1000:.1f} ms"
+    return f"{offset:+.3f} ± {bound:.3f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How the latest check stands."""
+
+    run: SuiteRun
+    answered: int
+
+    @property
+    def running(self) -> bool:
+        return self.run.finished_at is None
+
+
+def latest_check() -> Progress | None:
+    """The latest check of the fleet, or None."""
+    run = SuiteRun.objects.filter(suite="check").first()
+    return Progress(run, run.visits.count()) if run else None
+
+
+def waiting_keys() -> list[HostKey]:
+    """Keys that nodes showed and nobody accepted, changed ones first."""
+    keys = HostKey.objects.select_related("node").filter(accepted_at=None)
+    return sorted(keys, key=lambda key: (not key.changed, key.node.name))
+
+
+def tally(found: list[NodeState]) -> Counter[str]:
+    """How many nodes are at each level."""
+    return Counter(state.level for state in found)
+
+
+def keys_of(node: Node) -> list[HostKey]:
+    """Every key the node ever showed, the latest first."""
+    return list(node.host_keys.select_related("accepted_by").order_by("-offered_at"))
+
+
+def last_readings(node: Node) -> list[Reading]:
+    """The readings of the last run that asked this node."""
+    last = node.visits.order_by("-run_id").first()
+    return list(Reading.objects.filter(node=node, run=last.run_id).defer("out")) if last else []

@@ -1,0 +1,223 @@
+"""Suites asked of nodes: started, claimed by workers, recorded, finished, and taken up again when a worker died.
+
+The database is the truth, the broker only a doorbell: a lost task costs seconds (the sweeper rings again), never a
+shard. Celery's own redelivery is not relied on: measured, it is slow and loses tasks of killed processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from celery import current_app
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from incidents.models import Node, NodeVisit, Reading, Shard, SuiteRun, User
+from incidents.services.fleet import Refused, offer_key
+from probes import suites
+from probes.core import Reading as Read
+from probes.core import clean, facts_as_json
+from probes.transport import NodeEnd
+
+log = logging.getLogger(__name__)
+
+SHARD_NODES = 64
+LEASE = timedelta(seconds=15)  # a worker renews it with every batch and every few seconds between
+RING_AGAIN = timedelta(seconds=6)  # after this a shard that nobody took is put into the queue again
+MOST_CLAIMS = 4  # a shard that kills its worker each time must not go round for ever
+TASK = "incidents.run_shard"
+
+
+class LeaseLost(Exception):
+    """Another worker holds this shard now: what this one still wanted to write is not written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to ask a shard's nodes, until the lease ends or somebody claims it again."""
+
+    shard_id: int
+    run_id: int
+    suite: str
+    token: int
+    nodes: tuple[Node, ...]  # those still to be asked
+
+
+@transaction.atomic
+def start_suite(suite: str, nodes: Sequence[Node], by: User | None) -> SuiteRun:
+    """Ask a suite of these nodes. Workers hear of it when this transaction is committed."""
+    if not nodes:
+        raise Refused("There are no nodes to ask. Add nodes to the fleet first.")
+    suites.suite_or_probe(suite)
+    now = timezone.now()
+    run = SuiteRun.objects.create(suite=suite, started_at=now, started_by=by, node_count=len(nodes))
+    shards = []
+    for number, begin in enumerate(range(0, len(nodes), SHARD_NODES)):
+        shard = Shard.objects.create(run=run, number=number, queued_at=now)
+        shard.nodes.set(nodes[begin : begin + SHARD_NODES])
+        shards.append(shard.pk)
+    _ring(shards)
+    return run
+
+
+def _ring(shard_ids: Sequence[int]) -> None:
+    """Tell the workers after commit. A broker that is away fails nothing: the sweeper rings again."""
+
+    def send() -> None:
+        try:
+            for shard_id in shard_ids:
+                current_app.send_task(TASK, [shard_id], retry=False)
+        except Exception as error:  # whatever the broker's client raises: the rows are there, the sweeper finds them
+            log.warning("the broker does not answer (%s): what waits is started by the sweeper", error)
+
+    transaction.on_commit(send)
+
+
+@transaction.atomic
+def claim(shard_id: int) -> Claim | None:
+    """Take a shard that is free or whose worker stopped renewing; None when there is nothing to do.
+
+    The conditional update decides between two workers, not the read before it.
+    """
+    now = timezone.now()
+    free = Q(lease_until=None) | Q(lease_until__lt=now)
+    taken = Shard.objects.filter(free, pk=shard_id, finished_at=None, token__lt=MOST_CLAIMS)
+    if not taken.update(token=F("token") + 1, lease_until=now + LEASE):
+        return None
+    shard = Shard.objects.select_related("run").get(pk=shard_id)
+    asked = NodeVisit.objects.filter(run=shard.run_id).values("node_id")
+    nodes = tuple(shard.nodes.exclude(pk__in=asked))
+    return Claim(shard.pk, shard.run_id, shard.run.suite, shard.token, nodes)
+
+
+@transaction.atomic
+def renew(held: Claim) -> None:
+    """Say that this worker is alive. Raises LeaseLost when the shard is somebody else's now."""
+    _hold(held)
+
+
+def _hold(held: Claim) -> None:
+    mine = Shard.objects.filter(pk=held.shard_id, token=held.token, finished_at=None)
+    if not mine.update(lease_until=timezone.now() + LEASE):
+        raise LeaseLost(f"shard {held.shard_id} was taken over by another worker")
+
+
+@transaction.atomic
+def record(held: Claim, readings: Sequence[Read], ends: Sequence[NodeEnd]) -> None:
+    """Store a batch. Rows that are there already (a shard asked twice) stay as they were. Raises LeaseLost."""
+    _hold(held)
+    now = timezone.now()
+    ids = {node.name: node.pk for node in held.nodes}
+    rows = [_reading_row(held.run_id, ids[r.capture.node], r) for r in readings]
+    for row in rows:
+        row.recorded_at = now
+    Reading.objects.bulk_create(rows, batch_size=200, ignore_conflicts=True)
+    visits = [
+        NodeVisit(
+            run_id=held.run_id, node_id=ids[end.node], at=now, reason=end.reason, detail=end.detail, took_s=end.took_s,
+            connect_s=end.connect_s, tries=end.tries, python=end.python,
+        )
+        for end in ends
+    ]  # fmt: skip
+    NodeVisit.objects.bulk_create(visits, batch_size=200, ignore_conflicts=True)
+    for end in ends:
+        if end.offered_key:
+            offer_key(ids[end.node], end.offered_key, end.fingerprint, end.reason == "host_key_changed")
+
+
+def _reading_row(run_id: int, node_id: int, reading: Read) -> Reading:
+    capture = reading.capture
+    return Reading(
+        run_id=run_id,
+        node_id=node_id,
+        probe=capture.probe,
+        outcome=reading.outcome,
+        reason=capture.reason,
+        why=_text(reading.parse_error or capture.why),
+        facts=_json(facts_as_json(reading.facts)),
+        findings=_json(
+            [{"code": f.code, "severity": f.severity, "says": f.says, "subject": dict(f.subject)} for f in reading.findings]
+        ),
+        out=zlib.compress(capture.out, 1),
+        sha256=hashlib.sha256(capture.out).hexdigest(),
+        truncated=capture.truncated,
+        err=_text(capture.err),
+        node_at=capture.at,
+        node_mono=capture.mono,
+        boot_id=capture.boot_id,
+        state=capture.state,
+        wchan=capture.wchan,
+        took_s=capture.took_s,
+    )
+
+
+def _text(text: str) -> str:
+    return clean(text)[:4000]
+
+
+def _json(value: object) -> object:
+    """Node text inside facts cleaned too: PostgreSQL refuses NUL in JSON, and surrogates anywhere."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(key)): _json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json(item) for item in value]
+    return value
+
+
+@transaction.atomic
+def finish_shard(held: Claim) -> None:
+    """Every node of the shard has ended. With its last shard the run is finished. Raises LeaseLost."""
+    _hold(held)
+    _close(held.shard_id, held.run_id)
+
+
+def _close(shard_id: int, run_id: int) -> None:
+    now = timezone.now()
+    # The run's row is locked first, so that of two last shards finishing at once one sees the other's end.
+    SuiteRun.objects.select_for_update().get(pk=run_id)
+    Shard.objects.filter(pk=shard_id).update(finished_at=now, lease_until=None)
+    if not Shard.objects.filter(run=run_id, finished_at=None).exists():
+        SuiteRun.objects.filter(pk=run_id, finished_at=None).update(finished_at=now)
+
+
+def sweep_shards() -> int:
+    """Ring again for shards that nobody holds; give up those that were claimed too often. Returns how many."""
+    free = Q(lease_until=None) | Q(lease_until__lt=timezone.now())
+    rung_before = Q(queued_at__lt=timezone.now() - RING_AGAIN)
+    waiting = Shard.objects.filter(free & rung_before, finished_at=None)
+    spent = sum(_give_up(shard_id) for shard_id in waiting.filter(token__gte=MOST_CLAIMS).values_list("pk", flat=True))
+    return spent + _ring_again(list(waiting.filter(token__lt=MOST_CLAIMS).values_list("pk", flat=True)))
+
+
+@transaction.atomic
+def _ring_again(shard_ids: list[int]) -> int:
+    Shard.objects.filter(pk__in=shard_ids).update(queued_at=timezone.now())
+    if shard_ids:
+        _ring(shard_ids)
+    return len(shard_ids)
+
+
+@transaction.atomic
+def _give_up(shard_id: int) -> int:
+    """Each worker that took this shard died. Its open nodes are said to be not known, and the run may end."""
+    shard = Shard.objects.select_for_update().select_related("run").get(pk=shard_id)
+    if shard.finished_at is not None:
+        return 0
+    asked = NodeVisit.objects.filter(run=shard.run_id).values("node_id")
+    now = timezone.now()
+    open_nodes: Iterable[Node] = shard.nodes.exclude(pk__in=asked)
+    visits = [
+        NodeVisit(run_id=shard.run_id, node=node, at=now, reason="asker_lost", detail=f"{MOST_CLAIMS} in a row", took_s=0, connect_s=0, tries=0)
+        for node in open_nodes
+    ]
+    NodeVisit.objects.bulk_create(visits, ignore_conflicts=True)
+    _close(shard.pk, shard.run_id)
+    return 1

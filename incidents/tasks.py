@@ -1,0 +1,24 @@
+"""Celery's edge: an id comes in, a service does the work."""
+
+import logging
+
+from celery import shared_task
+from django.db import close_old_connections
+
+from incidents import asking
+from incidents.services import runs
+
+log = logging.getLogger(__name__)
+
+
+@shared_task(name=runs.TASK)
+def run_shard(shard_id: int) -> None:
+    """Ask one shard's nodes. Safe to be delivered twice: only who gets the lease asks."""
+    close_old_connections()
+    held = runs.claim(shard_id)
+    if held is None:
+        return
+    try:
+        asking.ask_shard(held)
+    except runs.LeaseLost as lost:
+        log.warning("%s", lost)

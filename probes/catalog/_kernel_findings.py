@@ -1,0 +1,220 @@
+"""Judges the events of a kernel log. Old events keep their times: nothing here says "now"."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from probes import reference
+from probes.catalog._kernel_events import Event, KernelLog, Link, MachineCheck, OomKill, SXid, Xid
+from probes.core import Finding, Severity
+
+# Of our own judgement, not from a standard: a corrected PCIe or memory error now and then is normal.
+AER_STORM = 10
+CE_STORM = 100
+ECC = frozenset((48, 64, 94, 95, 140, 171, 172))  # row remapping (63) beside one of these is no longer harmless
+
+_AER: dict[str, Severity] = {"fatal": "bad", "nonfatal": "warn"}
+_HCA: dict[str, Severity] = {"health": "bad", "cable error": "warn", "temperature": "warn", "cable unplugged": "warn"}
+
+# SXids whose own word misleads (NVIDIA Fabric Manager guide DU-09883, as read by gpud and NVSentinel).
+_SXIDS: dict[int, tuple[Severity, str]] = {
+    12028: ("bad", "logged as non-fatal, but GPU access hangs: reset the GPU"),
+    20009: ("info", "noise unless it keeps rising"),
+    22013: ("info", "can be ignored"),
+    24001: ("info", "corrected single-bit error"),
+    24002: ("info", "corrected single-bit error"),
+    24003: ("info", "corrected single-bit error"),
+    10004: ("bad", "thermal event: check the cooling"),
+    11004: ("warn", "check the fabric manager's configuration"),
+}
+
+
+def findings(log: KernelLog) -> Iterator[Finding]:
+    """One finding per event, with its count and times."""
+    for xid in log.xids:
+        yield _xid(xid, log)
+    for sxid in log.sxids:
+        yield _sxid(sxid, log)
+    for gone in log.off_bus:
+        says = f"GPU {gone.bus_id} has fallen off the bus, without an Xid, {_when(gone, log)}"
+        yield Finding("kernel.gpu_off_bus", "bad", f"{says}: drain the node, cold-cycle it", {"bus_id": gone.bus_id})
+    yield from _tasks(log)
+    yield from _pcie(log)
+    yield from _storage(log)
+    yield from _rdma(log)
+
+
+def _time(stamp: str, at: float | None) -> str:
+    if at is None:
+        return f"{stamp[1:-1]} s after boot" if stamp[:1] == "[" else f"{stamp} (local time)" if stamp else ""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _age(seconds: float) -> str:
+    seconds = max(0.0, seconds)
+    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {word}"
+    return f"{seconds:.0f} s"
+
+
+def _when(event: Event, log: KernelLog) -> str:
+    """`629 lines in 12 bursts from ... to ..., the last 3 min before this reading`"""
+    first, last = _time(event.first, event.first_at), _time(event.last, event.last_at)
+    first = first or last
+    text = f"at {first}" if first else "at an unknown time"
+    if event.count > 1:
+        text = f"{event.count} times" + (f" in {event.bursts} bursts" if event.bursts > 1 else "")
+        text += f" from {first} to {last}" if first != last else f" at {first}" if first else ""
+    if log.now is not None and event.last_at is not None:
+        text += f", {'the last ' if event.count > 1 else ''}{_age(log.now - event.last_at)} before this reading"
+    return text
+
+
+@functools.cache
+def table() -> dict[int, dict[str, Any]]:
+    """xid.toml by code."""
+    return {code: row for row in reference.rows("xid") for code in row["codes"]}
+
+
+def _xid(event: Xid, log: KernelLog) -> Finding:
+    subject: dict[str, str | int] = {"bus_id": event.bus_id, "xid": event.xid}
+    row = table().get(event.xid)
+    says = f"GPU {event.bus_id}: Xid {event.xid}"
+    if row is None:
+        says += f", not in our table, {_when(event, log)}: look it up in NVIDIA's Xid catalogue"
+        return Finding("kernel.xid", "warn", says, subject)
+    severity: Severity = row["severity"]
+    says += f" ({row['mnemonic']}), {_when(event, log)}"
+    if event.process:
+        says += f", names process {event.process} ({event.pid})"
+    action, note = row["action"], row["note"]
+    if event.xid == 154 and event.verdict:
+        severity = "info" if event.verdict == "None" else "warn"
+        action = event.verdict
+    if event.fatal is False:
+        severity, note = ("info" if event.xid in (144, 145) else "warn"), f"the driver says Nonfatal; {note}"
+    if event.caused_by:
+        note = f"caused by Xid {event.caused_by}, says the driver"
+    if event.xid == 63 and any(other.bus_id == event.bus_id and other.xid in ECC for other in log.xids):
+        severity, note = "warn", "beside an ECC error: the remap is pending until the GPU is reset"
+    if event.subcodes:
+        note += f" (sub-code {', '.join(map(str, event.subcodes))}, link {event.link})"
+    return Finding("kernel.xid", severity, f"{says}. To do: {action}. {note[:1].upper()}{note[1:]}", subject)
+
+
+def _sxid(event: SXid, log: KernelLog) -> Finding:
+    severity, note = _SXIDS.get(event.sxid, ("warn", "look it up in NVIDIA's SXid table"))
+    if event.fatal:
+        severity, note = "bad", "fatal: the GPUs behind this switch lose NVLink; reset GPUs and switches, or reboot"
+    links = f" on link {', '.join(map(str, event.links))}" if event.links else ""
+    says = f"NVSwitch {event.bus_id}: SXid {event.sxid}{links}, {_when(event, log)}: {note}"
+    return Finding("kernel.sxid", severity, says, {"bus_id": event.bus_id, "sxid": event.sxid})
+
+
+def _oom(kill: OomKill, log: KernelLog) -> Finding:
+    why = {"": "", "CONSTRAINT_NONE": " of the whole node"}.get(kill.constraint, " within the limit of its cgroup")
+    if kill.limit_bytes is not None:
+        why += f" of {kill.limit_bytes / 2**30:.1f} GiB"
+    used = "" if kill.rss_bytes is None else f", which held {kill.rss_bytes / 2**30:.1f} GiB"
+    says = f"the kernel killed process {kill.process} ({kill.pid}){used}: no memory left{why}, {_when(kill, log)}"
+    return Finding("kernel.oom_kill", "bad", says, {"pid": kill.pid, "process": kill.process})
+
+
+def _tasks(log: KernelLog) -> Iterator[Finding]:
+    for kill in log.oom_kills:
+        yield _oom(kill, log)
+    for task in log.hung_tasks:
+        where = f" in {task.where}" if task.where else ""
+        where += f" ({', '.join(task.modules)})" if task.modules else ""
+        says = f"process {task.process} ({task.pid}) was stuck in the kernel{where} for over {task.seconds} s"
+        yield Finding(
+            "kernel.hung_task", "bad", f"{says}, {_when(task, log)}", {"pid": task.pid, "process": task.process}
+        )
+    for lockup in log.lockups:
+        says = f"CPU {lockup.cpu} was stuck for {lockup.seconds} s in {lockup.process or 'the kernel'} (soft lockup)"
+        subject: dict[str, str | int] = {} if lockup.cpu is None else {"cpu": lockup.cpu}
+        yield Finding("kernel.soft_lockup", "bad", f"{says}, {_when(lockup, log)}", subject)
+    for stall in log.rcu_stalls:
+        yield Finding("kernel.rcu_stall", "bad", f"a CPU did not answer the kernel (RCU stall), {_when(stall, log)}")
+    for oops in log.oopses:
+        says = f"the kernel itself failed ({oops.text[:80]}), {_when(oops, log)}: reboot the node"
+        yield Finding("kernel.oops", "bad", says)
+    for fault in log.segfaults:
+        ours = any(word in fault.library for word in ("nccl", "cuda", "torch", "nvidia"))
+        severity: Severity = "bad" if ours else "warn" if fault.process.startswith(("python", "pt_")) else "info"
+        where = f" in {fault.library}" if fault.library else ""
+        says = f"process {fault.process} ({fault.pid}) crashed{where} (segmentation fault), {_when(fault, log)}"
+        yield Finding("kernel.segfault", severity, says, {"pid": fault.pid, "process": fault.process})
+    for full in log.file_max:
+        yield Finding("kernel.file_max", "bad", f"the node's limit of open files was reached, {_when(full, log)}")
+
+
+def _pcie(log: KernelLog) -> Iterator[Finding]:
+    for aer in log.aer:
+        storm: Severity = "warn" if aer.count >= AER_STORM else "info"
+        severity = _AER.get(aer.severity, storm)
+        what = f" ({', '.join(aer.layers + aer.errors)})" if aer.layers or aer.errors else ""
+        says = f"PCIe device {aer.device}: {aer.severity} bus errors{what}, {_when(aer, log)}"
+        yield Finding("kernel.aer", severity, says, {"device": aer.device, "errors": aer.severity})
+    for check in log.machine_checks:
+        yield Finding("kernel.machine_check", _check(check), _check_says(check, log), {"device": check.device})
+
+
+def _check(check: MachineCheck) -> Severity:
+    if check.corrected is None:
+        return "warn"
+    return "bad" if not check.corrected else "warn" if check.count >= CE_STORM else "info"
+
+
+def _check_says(check: MachineCheck, log: KernelLog) -> str:
+    what = {True: "corrected", False: "uncorrected", None: "undecoded"}[check.corrected]
+    return f"{what} hardware errors of {check.device or 'the node (machine check)'}, {_when(check, log)}"
+
+
+def _storage(log: KernelLog) -> Iterator[Finding]:
+    for nfs in log.nfs_stalls:
+        says = f"NFS server {nfs.server} did not answer, {_when(nfs, log)}"
+        says += "; it answered again" if nfs.answering else "; no OK since"
+        yield Finding("kernel.nfs_stall", "info" if nfs.answering else "bad", says, {"server": nfs.server})
+    for device in log.read_only:
+        says = (
+            f"the file system on {device.device} was made read-only or shut down after an error, {_when(device, log)}"
+        )
+        yield Finding("kernel.fs_readonly", "bad", says, {"device": device.device})
+    for error in log.io_errors:
+        says = f"I/O errors on {error.device}, {_when(error, log)}"
+        yield Finding("kernel.io_error", "bad", says, {"device": error.device})
+    for nvme in log.nvme:
+        says = f"{nvme.device} timed out or was reset, {_when(nvme, log)}"
+        yield Finding("kernel.nvme", "warn", says, {"device": nvme.device})
+
+
+def _rdma(log: KernelLog) -> Iterator[Finding]:
+    for lost in log.peermem:
+        says = f"nvidia-peermem reports errors, {_when(lost, log)}: a process died while the HCA used its GPU memory"
+        yield Finding("kernel.peermem", "warn", says)
+    for link in log.links:
+        yield from _link(link, log)
+    for notice in log.hca_notices:
+        if notice.what == "power" or (notice.what == "cable unplugged" and "journalctl" not in log.source):
+            continue  # healthy nodes print both while they boot, for unused ports
+        severity = _HCA[notice.what]
+        says = f"HCA {notice.device}: {notice.what}, {_when(notice, log)}"
+        yield Finding("kernel.hca", severity, says, {"device": notice.device, "what": notice.what})
+
+
+def _link(link: Link, log: KernelLog) -> Iterator[Finding]:
+    port = f"port of {link.device}" + (f" ({link.name})" if link.name else "")
+    subject = {"device": link.device}
+    if link.up is False and link.drops:
+        yield Finding("kernel.link", "bad", f"{port} went down and did not come back, {_when(link, log)}", subject)
+    elif link.drops:
+        severity: Severity = "warn" if link.drops > 1 else "info"
+        yield Finding("kernel.link", severity, f"{port} went down {link.drops} times, {_when(link, log)}", subject)
+    elif link.up is False and "journalctl" in log.source:
+        # In two hours of journal a port that only goes down was up before; in a boot log it may be an unused one.
+        yield Finding("kernel.link", "warn", f"{port} went down, {_when(link, log)}", subject)

@@ -1,0 +1,126 @@
+"""Facts and findings of host.load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from probes.core import Finding, Severity
+
+# These thresholds are our own judgement (field notes, rows 39 to 41 and 48), not taken from a standard.
+CPU_SOME_WARN, CPU_SOME_BAD = 20.0, 50.0
+IO_FULL_WARN, MEMORY_FULL_BAD = 10.0, 5.0
+THROTTLED_WARN, THROTTLED_BAD = 5.0, 25.0
+FEW_PERIODS = 5  # fewer than half a second of periods is too little to judge a quota by
+RUNNABLE_PER_CPU = 2.0
+MEMORY_LOW_PERCENT = 2.0
+SWAP_HEAVY_BYTES, SWAP_HEAVY_PERCENT = 2**30, 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Percent of the last 10 and 60 s in which some (all: full) of the tasks waited. psi.rst."""
+
+    some_avg10: float | None
+    some_avg60: float | None
+    full_avg10: float | None
+    full_avg60: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CpuUse:
+    """Percent of all CPUs' time between the two samples."""
+
+    user: float
+    system: float
+    iowait: float
+    steal: float
+    idle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    pid: int
+    ppid: int
+    comm: str
+    state: str
+    cpu_percent: float | None  # 100 is one CPU
+    run_delay_percent: float | None  # of wall time its main thread was runnable and waited for a CPU
+    rank: bool  # holds /dev/nvidia*, or is a busy Python
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    cgroup: str
+    cpus: float  # the limit
+    pids: tuple[int, ...]  # ranks under it
+    own: bool  # the probe itself is under it
+    periods: int | None  # between the samples
+    throttled: int | None
+    throttled_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    load1: float
+    load5: float
+    load15: float
+    cpus: int | None
+    physical_cores: int | None
+    runnable: int | None  # the smaller of the two samples
+    blocked: int | None  # in state D; the smaller of the two samples
+    boot_at: int | None  # seconds since the epoch
+    interval_s: float | None
+    cpu: CpuUse | None
+    cpu_pressure: Pressure | None  # None: this kernel does not measure it
+    io_pressure: Pressure | None
+    memory_pressure: Pressure | None
+    memory_total_bytes: int | None
+    memory_available_bytes: int | None
+    swap_total_bytes: int | None
+    swap_used_bytes: int | None
+    processes: tuple[Process, ...]  # the five busiest, then the other ranks
+    quotas: tuple[Quota, ...]
+    source: str  # "proc", or "psutil x.y.z" when cpu, physical_cores and swap are psutil's
+
+
+def findings(load: Load) -> Iterator[Finding]:
+    """Waiting that the kernel measured, throttling by quota, too many runnable tasks, memory gone."""
+    yield from _pressures(load)
+    for quota in load.quotas:
+        if quota.throttled_percent is not None and (quota.periods or 0) >= FEW_PERIODS:
+            yield from _throttled(quota)
+    if load.runnable is not None and load.cpus and load.runnable > RUNNABLE_PER_CPU * load.cpus:
+        says = f"{load.runnable} tasks want to run on {load.cpus} CPUs: more than {RUNNABLE_PER_CPU:g} each"
+        yield Finding("host.runqueue", "warn", says)
+    if load.memory_total_bytes and load.memory_available_bytes is not None:
+        left = 100 * load.memory_available_bytes / load.memory_total_bytes
+        if left < MEMORY_LOW_PERCENT:
+            says = f"only {load.memory_available_bytes / 2**30:.1f} GiB of memory ({left:.1f} %) are available"
+            yield Finding("host.memory_low", "bad", f"{says}: the kernel will kill a process next")
+    if load.swap_total_bytes and load.swap_used_bytes and load.swap_used_bytes >= SWAP_HEAVY_BYTES:
+        used = 100 * load.swap_used_bytes / load.swap_total_bytes
+        if used >= SWAP_HEAVY_PERCENT:
+            says = f"{load.swap_used_bytes / 2**30:.1f} GiB are swapped out ({used:.0f} % of the swap)"
+            yield Finding("host.swap", "warn", says)
+
+
+def _pressures(load: Load) -> Iterator[Finding]:
+    cpu, io, memory = load.cpu_pressure, load.io_pressure, load.memory_pressure
+    if cpu and cpu.some_avg10 is not None and cpu.some_avg10 > CPU_SOME_WARN:
+        severity: Severity = "bad" if cpu.some_avg10 > CPU_SOME_BAD else "warn"
+        says = f"for {cpu.some_avg10:g} % of the last 10 s a task waited for a CPU"
+        yield Finding("host.cpu_pressure", severity, says)
+    if io and io.full_avg10 is not None and io.full_avg10 > IO_FULL_WARN:
+        yield Finding("host.io_pressure", "warn", f"for {io.full_avg10:g} % of the last 10 s every task waited for I/O")
+    if memory and memory.full_avg10 is not None and memory.full_avg10 > MEMORY_FULL_BAD:
+        says = f"for {memory.full_avg10:g} % of the last 10 s every task waited for memory"
+        yield Finding("host.memory_pressure", "bad", says)
+
+
+def _throttled(quota: Quota) -> Iterator[Finding]:
+    share = quota.throttled_percent or 0.0
+    if share > THROTTLED_WARN:
+        who = f"ranks {', '.join(map(str, quota.pids[:8]))}" if quota.pids else "its processes"
+        says = f"a quota of {quota.cpus:g} CPUs stopped {who} in {share:g} % of the periods ({quota.cgroup})"
+        yield Finding("host.cpu_throttled", "bad" if share > THROTTLED_BAD else "warn", says, {"cgroup": quota.cgroup})

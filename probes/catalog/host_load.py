@@ -1,0 +1,169 @@
+"""Is this node short of CPU, memory or I/O, and does a container's CPU quota hold its processes back?
+
+Source   /proc/pressure/*, /proc/loadavg, /proc/stat, /proc/meminfo, /proc/PID/{stat,schedstat}, cpu.max and cpu.stat of
+         cgroups v2 or cpu.cfs_quota_us of v1; proc_pid_stat(5) and the kernel's Documentation/accounting/psi.rst,
+         admin-guide/cgroup-v2.rst, scheduler/sched-stats.rst. psutil's own readings where it can be imported.
+         Two samples about a second apart. Command lines are never read: that can hang on a task in state D
+Units    percent of wall time (one CPU = 100 for a process), bytes, seconds, CPUs
+Shape    Load
+Errors   ParseError when a file is not what the kernel prints; None where this kernel lacks a file (PSI before 4.20)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from probes.catalog._load_facts import Load, findings
+from probes.catalog._load_parse import parse
+from probes.core import Probe
+from probes.runner import isolate, read
+
+__all__ = ["PROBE", "Load", "findings", "parse"]
+
+
+def _collect() -> Mapping[str, str]:
+    import json
+    import os
+    import sys
+    import time
+
+    began = time.monotonic()
+    keep = ("MemTotal:", "MemFree:", "MemAvailable:", "Cached:", "Shmem:", "SwapTotal:", "SwapFree:", "Dirty:")
+
+    def text(path: str, limit: int = 65536) -> str:
+        try:
+            return read(path, limit)
+        except OSError:
+            return ""
+
+    def stat() -> str:
+        wanted = ("cpu", "procs_running", "procs_blocked", "btime")
+        return "\n".join(line for line in text("/proc/stat", 1048576).split("\n") if line.startswith(wanted))
+
+    def processes() -> dict[str, str]:
+        found = {}
+        for pid in [entry for entry in os.listdir("/proc") if entry.isdigit()][:20000]:
+            line = text(f"/proc/{pid}/stat", 4096).strip().replace("\n", "?").replace("\r", "?")
+            if line:
+                found[pid] = line
+        return found
+
+    def after_name(line: str) -> list[str]:
+        return line.rpartition(")")[2].split()
+
+    def ticks(line: str) -> int:
+        fields = after_name(line)
+        return int(fields[11]) + int(fields[12])
+
+    def holds_gpu(pid: str) -> bool:
+        try:
+            for number in os.listdir(f"/proc/{pid}/fd")[:512]:
+                try:
+                    if os.readlink(f"/proc/{pid}/fd/{number}").startswith("/dev/nvidia"):
+                        return True
+                except OSError:
+                    pass
+        except OSError:
+            pass
+        return False
+
+    def throttling(folders: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Every folder from a cgroup up to the root that sets a CPU limit: the tightest one may be above."""
+        found: list[tuple[str, str]] = []
+        for folder, root in folders:
+            while folder.startswith(root):
+                limit = text(folder + "/cpu.max").strip()
+                quota = text(folder + "/cpu.cfs_quota_us").strip()
+                if quota and quota != "-1":
+                    limit = quota + " " + text(folder + "/cpu.cfs_period_us").strip()
+                if limit and not limit.startswith("max") and (folder, limit) not in found:
+                    found.append((folder, limit))
+                folder = folder.rpartition("/")[0]
+        return found
+
+    def cgroup_folders(pid: str) -> list[tuple[str, str]]:
+        found = []
+        for line in text(f"/proc/{pid}/cgroup").split("\n"):
+            number, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            roots = []
+            if number == "0" and not controllers:
+                roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+            elif "cpu" in controllers.split(","):
+                roots = ["/sys/fs/cgroup/" + controllers, "/sys/fs/cgroup/cpu"]
+            for root in roots:
+                if ".." not in path and os.path.isdir(root + path.rstrip("/")):
+                    found.append((root + path.rstrip("/"), root))
+                    break
+        return found
+
+    def psutil_says() -> str:
+        try:
+            import psutil
+        except ImportError:
+            import site
+
+            sys.path.extend(site.getsitepackages())
+            import psutil
+        use = psutil.cpu_times_percent(interval=0.4)
+        said = {"version": psutil.__version__, "cpu": use._asdict(), "swap": psutil.swap_memory()._asdict()}
+        said["physical_cores"] = psutil.cpu_count(logical=False)
+        return json.dumps(said)
+
+    parts = {}
+    for path in ("/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory", "/proc/loadavg"):
+        if text(path):
+            parts[path] = text(path)
+    parts["/sys/devices/system/cpu/online"] = text("/sys/devices/system/cpu/online")
+    parts["/proc/meminfo"] = "\n".join(line for line in text("/proc/meminfo").split("\n") if line.startswith(keep))
+
+    first_mono, parts["/proc/stat 1"], first = time.monotonic(), stat(), processes()
+    kernel = [pid for pid, line in first.items() if pid == "2" or after_name(line)[1] == "2"]
+    ranks = []
+    for pid in first:
+        if pid not in kernel and time.monotonic() - began < 0.45 and holds_gpu(pid):
+            ranks.append(pid)
+    delays = {pid: text(f"/proc/{pid}/schedstat", 256).strip() for pid in first if pid not in kernel}
+    groups: dict[tuple[str, str], tuple[str, list[str]]] = {}
+    for pid in ["self"] + ranks[:64] + [p for p in first if "(python" in first[p] or "(pt_main" in first[p]][:256]:
+        for limited in throttling(cgroup_folders(pid)):
+            groups.setdefault(limited, (text(limited[0] + "/cpu.stat"), []))[1].append(pid)
+    # psutil may be on a dead file system: its import runs in a child of its own
+    answer = isolate([("psutil", psutil_says)], 0.8)[0]
+    if answer["outcome"] == "ok":
+        parts["psutil"] = answer["text"]
+    time.sleep(max(0.0, first_mono + 1.0 - time.monotonic()))
+    second_mono, parts["/proc/stat 2"], second = time.monotonic(), stat(), processes()
+
+    spent = {pid: ticks(second[pid]) - ticks(first[pid]) for pid in second if pid in first and pid not in kernel}
+    hz = os.sysconf("SC_CLK_TCK")
+    busy = 0.2 * hz * (second_mono - first_mono)
+    names = ("(python", "(pt_main_thread")
+    ranks += [p for p in spent if p not in ranks and spent[p] > busy and any(name in first[p] for name in names)]
+    top = sorted(spent, key=lambda pid: -spent[pid])[:5]
+    chosen = top + [pid for pid in ranks[:64] if pid not in top and pid in spent]
+    parts["golden15/samples"] = f"hz {hz}\nmono {first_mono:.6f} {second_mono:.6f}\nranks {' '.join(ranks[:64])}"
+    parts["/proc/PID/stat 1"] = "\n".join(first[pid] for pid in chosen)
+    parts["/proc/PID/stat 2"] = "\n".join(second[pid] for pid in chosen)
+    parts["/proc/PID/schedstat 1"] = "\n".join(f"{pid} {delays[pid]}" for pid in chosen if delays.get(pid))
+    after = {pid: text(f"/proc/{pid}/schedstat", 256).strip() for pid in chosen}
+    parts["/proc/PID/schedstat 2"] = "\n".join(f"{pid} {after[pid]}" for pid in chosen if after[pid])
+    for (folder, limit), (before, pids) in list(groups.items())[:64]:
+        if not any(pid == "self" or pid in ranks for pid in pids):
+            continue
+        who = " ".join(pid for pid in pids if pid == "self" or pid in ranks)
+        parts["cgroup " + folder.replace("\n", "?")] = "\n".join(
+            ["limit " + limit, "pids " + who, "[1]", before.strip(), "[2]", text(folder + "/cpu.stat").strip()]
+        )
+    return parts
+
+
+PROBE = Probe(
+    "host.load",
+    "Is this node short of CPU, memory or I/O, or held back by a CPU quota?",
+    parse,
+    findings,
+    collect=_collect,
+    by_hand="tail -n +1 /proc/pressure/* /proc/loadavg /proc/meminfo; cat /sys/fs/cgroup/cpu.stat",
+    timeout_s=5.0,
+)
