@@ -79,7 +79,7 @@ def parse_hosts(text: str) -> list[Target]:
 
 
 def _line(line: str) -> list[Target]:
-    words = line.replace(";", ",").split()
+    words = [word for piece in line.split() if (word := piece.strip(","))]
     options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
     plain = [word for word in words if "=" not in word]
     if not plain:
@@ -107,7 +107,9 @@ def _with_options(target: Target, options: dict[str, str]) -> Target:
 
 def _login(word: str) -> tuple[str, str, int]:
     """user@nodes:port into its parts; an address with colons (IPv6) needs brackets for a port."""
-    user, _, rest = word.rpartition("@")
+    user, at, rest = word.rpartition("@")
+    if at and not user:
+        raise NodesetError(f"{word[:60]!r} has no user before the @")
     if _address(rest) is not None:
         return checked_user(user), rest, 0
     nodes, colon, port = rest.rpartition(":")

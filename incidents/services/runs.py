@@ -50,8 +50,8 @@ class Claim:
 
 
 @transaction.atomic
-def start_suite(suite: str, nodes: Sequence[Node], by: User | None) -> SuiteRun:
-    """Ask a suite of these nodes. Workers hear of it when this transaction is committed."""
+def start_suite(suite: str, nodes: Sequence[Node], by: User | None, ring: bool = True) -> SuiteRun:
+    """Ask a suite of these nodes. Workers hear of it when this transaction is committed, unless the caller asks."""
     if not nodes:
         raise Refused("There are no nodes to ask. Add nodes to the fleet first.")
     suites.suite_or_probe(suite)
@@ -62,7 +62,8 @@ def start_suite(suite: str, nodes: Sequence[Node], by: User | None) -> SuiteRun:
         shard = Shard.objects.create(run=run, number=number, queued_at=now)
         shard.nodes.set(nodes[begin : begin + SHARD_NODES])
         shards.append(shard.pk)
-    _ring(shards)
+    if ring:
+        _ring(shards)
     return run
 
 
