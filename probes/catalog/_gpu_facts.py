@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from probes.core import ParseError
 
@@ -115,16 +114,3 @@ def total(counts: list[int | None]) -> int | None:
     """Sum of error counts. Unknown parts make the sum unknown, unless the known parts already show errors."""
     known = sum(count for count in counts if count is not None)
     return known if known or (counts and None not in counts) else None
-
-
-def as_object(text: str, what: str) -> dict[str, Any]:
-    """A JSON object written by our collector. Errors: ParseError."""
-    import json
-
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{what}: expected JSON from the collector, found {text[:60]!r} ({error})") from None
-    if not isinstance(value, dict):
-        raise ParseError(f"{what}: expected a JSON object, found {text[:60]!r}")
-    return value

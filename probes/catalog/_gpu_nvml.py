@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from probes.catalog._gpu_facts import LOST, RESET, Gpu, as_object, reasons_of
+from probes.catalog._collected import as_object
+from probes.catalog._gpu_facts import LOST, RESET, Gpu, reasons_of
 from probes.core import ParseError
 
 # nvmlReturn_t (nvml.h). 13 also stands for a function that this library or this pynvml does not have.

@@ -14,8 +14,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from probes.catalog._collected import as_object
 from probes.catalog._gpu_collect import collect
-from probes.catalog._gpu_facts import LOST, RESET, Gpu, GpuState, as_object, bus_id, by_bus_id
+from probes.catalog._gpu_facts import LOST, RESET, Gpu, GpuState, bus_id, by_bus_id
 from probes.catalog._gpu_nvml import WHOLE_NODE, error_words, nvml
 from probes.catalog._gpu_smi import smi
 from probes.core import Finding, ParseError, Probe, Severity, clean, sections

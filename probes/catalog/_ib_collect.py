@@ -1,0 +1,65 @@
+"""Reads /sys/class/infiniband, one process per HCA: the driver of a dead HCA can sleep in each read for a minute.
+
+SENT TO THE NODE (ib.ports): compiled there by Python 3.6 and later; only names of probes.runner beside its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from probes.runner import Absent, isolate, read
+
+
+def collect() -> Mapping[str, str]:
+    import json
+    import os
+    import time
+
+    root = "/sys/class/infiniband"
+    of_hca = ("node_guid", "node_desc", "fw_ver", "hca_type", "board_id", "device/uevent")
+    of_port = ("link_layer", "state", "phys_state", "rate", "lid", "sm_lid", "gid_attrs/ndevs/0")
+
+    def listed(path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except OSError:
+            return []
+
+    def one(hca: str) -> Callable[[], str]:
+        def work() -> str:
+            parts = {}
+
+            def keep(path: str, must: bool = False) -> None:
+                try:
+                    parts[path] = read(path, 4096).strip("\n")
+                except OSError:  # some counters of some drivers refuse: known to be there, value not known
+                    if must:
+                        parts[path] = ""
+
+            base = f"{root}/{hca}"
+            for name in of_hca:
+                keep(f"{base}/{name}")
+            for name in listed(f"{base}/device/net"):
+                keep(f"{base}/device/net/{name}/operstate")
+            for port in listed(f"{base}/ports"):
+                for name in of_port:
+                    keep(f"{base}/ports/{port}/{name}")
+                parts[f"golden15/clock {hca}/{port}"] = f"{time.time()!r} {time.monotonic()!r}"
+                for group in ("counters", "hw_counters"):
+                    for name in listed(f"{base}/ports/{port}/{group}"):
+                        keep(f"{base}/ports/{port}/{group}/{name}", True)
+            return json.dumps(parts)
+
+        return work
+
+    hcas = listed(root)
+    if not hcas:
+        raise Absent("no InfiniBand or RoCE adapter: /sys/class/infiniband is empty or not there")
+    found = {"/proc/sys/kernel/random/boot_id": read("/proc/sys/kernel/random/boot_id").strip()}
+    for answer in isolate([(hca, one(hca)) for hca in hcas], 3.0):
+        text = answer.pop("text")
+        if answer["outcome"] == "ok":
+            found.update({path: value.replace("\n==> ", "\n= => ") for path, value in json.loads(text).items()})
+        else:
+            found["golden15/silent " + answer["name"]] = json.dumps(answer)
+    return found
