@@ -27,7 +27,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of orphaned descendants, so that the supervisor finds and ends those in sessions of their own."""
+    """Become the parent of orphaned descendants: the supervisor then finds and ends those in sessions of their own."""
     if _libc is not None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

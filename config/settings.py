@@ -66,7 +66,7 @@ TEMPLATES = [
     }
 ]
 
-# Databases. No ATOMIC_REQUESTS: on SQLite every atomic() takes the write lock, so a slow page would hold up the workers.
+# Databases. No ATOMIC_REQUESTS: on SQLite every atomic() takes the write lock, so a slow page holds up the workers.
 DATABASE_URL = env.url("DATABASE_URL", ("postgres", "postgresql"), "postgresql://user:password@db.example/golden15")
 
 
@@ -116,6 +116,14 @@ CELERY_WORKER_CONCURRENCY = env.number("GOLDEN15_WORKERS", max(2, min(4, os.cpu_
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TIMEZONE = "UTC"
+# A page must not hang because the broker is away: fail at once, the sweeper rings again.
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0,
+    "interval_max": 0,
+    "socket_connect_timeout": 2,
+}
 
 # People
 AUTH_USER_MODEL = "incidents.User"
@@ -185,6 +193,7 @@ LOGGING = {
         "django.request": {"level": "ERROR"},
         "uvicorn": {"level": "WARNING"},
         "celery": {"level": "WARNING"},
+        "asyncssh": {"level": "WARNING"},
     },
 }
 

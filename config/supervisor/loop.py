@@ -3,6 +3,7 @@
 One thread, because what runs between fork and exec (die_with_parent) is only safe in a process without others.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -33,10 +34,13 @@ class Slot:
 
 def say(line: str) -> None:
     """A line for the person at the terminal. A closed terminal is no reason to stop."""
-    try:
+    with contextlib.suppress(BrokenPipeError, ValueError):
         print(line, flush=True)
-    except (BrokenPipeError, ValueError):
-        pass
+
+
+def back_off(ended_early: int) -> float:
+    """Seconds to wait before the next start of a part that died early this many times in a row."""
+    return min(LONGEST_BACK_OFF, 2.0 ** (ended_early - 1)) if ended_early > 1 else 0.0
 
 
 class Supervisor:
@@ -120,7 +124,7 @@ class Supervisor:
         if self.stop_signals or not self.looping:
             return
         slot.ended_early = 0 if lasted >= STEADY else slot.ended_early + 1
-        delay = min(LONGEST_BACK_OFF, 2.0 ** (slot.ended_early - 1)) if slot.ended_early > 1 else 0.0
+        delay = back_off(slot.ended_early)
         slot.start_at = time.monotonic() + delay
         when = f"in {delay:.0f} s" if delay else "now"
         say(f"The {slot.part.name} ended unexpectedly ({how_it_ended(status)}). Starting it again {when}.")
@@ -159,10 +163,8 @@ def kill_descendants(limit: float = 2.0) -> None:
 
     left = psutil.Process().children(recursive=True)
     for process in left:
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-        except psutil.NoSuchProcess:
-            pass
     _, alive = psutil.wait_procs(left, timeout=limit)
     if alive:
         say(f"These processes cannot be ended: {', '.join(str(p.pid) for p in alive)}. They end when their I/O does.")

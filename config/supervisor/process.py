@@ -1,5 +1,6 @@
 """One run of one part: its process, its output, its word that it is ready."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -94,10 +95,8 @@ def how_it_ended(status: int) -> str:
 
 
 def _signal(send: Callable[[int, int], None], pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         send(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _printable(line: bytes) -> str:

@@ -1,5 +1,6 @@
 """From nothing to a running Golden15, and back."""
 
+import contextlib
 import os
 import socket
 import time
@@ -29,6 +30,7 @@ def up(host: str, port: int) -> int:
             _warn(host)
         adopt_orphans()
         supervisor = Supervisor()
+        socket_path = None
         try:
             socket_path = _start_broker(supervisor, data)
             prepare.set_up_database()
@@ -38,6 +40,8 @@ def up(host: str, port: int) -> int:
             say("Stopping.")
         finally:
             supervisor.stop()
+            if socket_path:
+                _clear(socket_path, data)
     say("Stopped.")
     return 0
 
@@ -50,6 +54,14 @@ def _start_broker(supervisor: Supervisor, data: Path) -> Path | None:
     path.unlink(missing_ok=True)  # left by a kill -9; the lock says that nobody uses it
     supervisor.start(parts.broker_part(path))
     return path
+
+
+def _clear(socket_path: Path, data: Path) -> None:
+    """Remove the broker's socket, and the run folder where it lies outside the data folder."""
+    socket_path.unlink(missing_ok=True)
+    if socket_path.parent.parent != data:
+        with contextlib.suppress(OSError):
+            socket_path.parent.rmdir()
 
 
 def _warn(host: str) -> None:

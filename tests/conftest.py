@@ -1,0 +1,139 @@
+"""Fixtures that many tests share, and the count of tests that could not run here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.server import Golden15
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+CANNOT = "cannot run here: "
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("needs_root") and os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason=CANNOT + "needs root"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say out loud, as the last thing, what was not tested."""
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", []))
+    if not reasons:
+        return
+    listed = ", ".join(f"{count} {reason.removeprefix(CANNOT)}" for reason, count in sorted(reasons.items()))
+    terminalreporter.write_sep("!", f"{reasons.total()} TESTS DID NOT RUN: {listed}")
+
+
+@pytest.fixture
+def data_folder() -> Iterator[Path]:
+    """A data folder with a short path, as a person's is; pytest's own folders are long."""
+    folder = Path(tempfile.mkdtemp(prefix="g15-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def start_golden15(data_folder: Path) -> Iterator[Callable[..., Golden15]]:
+    """Starts supervisors, in one data folder unless told otherwise; all are gone at the end of the test."""
+    started: list[Golden15] = []
+
+    def start(data: Path = data_folder, **env: str) -> Golden15:
+        started.append(Golden15(data, **env))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill_all()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Golden15]:
+    """One real Golden15 for all tests that only use it. Tests that break it start their own."""
+    folder = Path(tempfile.mkdtemp(prefix="g15-", dir="/tmp"))
+    one = Golden15(folder, DJANGO_SETTINGS_MODULE="tests.support.worker_settings")
+    try:
+        one.wait_ready()
+        yield one
+    finally:
+        one.kill_all()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """The system's Chromium. Per module: while Playwright's loop runs in a thread, async tests cannot."""
+    from playwright.sync_api import sync_playwright
+
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert program, "chromium is missing: apt install chromium"
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def signed_in_state(chromium: Any, server: Golden15) -> Any:
+    """Cookies of a signed-in administrator, got once through a real link."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(server.fresh_link())
+    page.wait_for_url("**/fleet/")
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+@pytest.fixture
+def visit(chromium: Any, server: Golden15) -> Iterator[Callable[..., Any]]:
+    """Opens a page of a new browser context; any console error, blocked resource or script error fails the test."""
+    contexts: list[Any] = []
+    troubles: list[str] = []
+
+    def open_page(**options: Any) -> Any:
+        context = chromium.new_context(base_url=server.url, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.troubles = troubles  # a test of an error page takes its expected one out
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+@pytest.fixture
+def page(visit: Callable[..., Any], signed_in_state: Any) -> Any:
+    """A page of a signed-in administrator."""
+    return visit(storage_state=signed_in_state)
+
+
+@pytest.fixture
+def anonymous_page(visit: Callable[..., Any]) -> Any:
+    return visit()
+
+
+@pytest.fixture
+def check_accessibility() -> Callable[[Any], None]:
+    """Fails with axe's findings for the page as it is now."""
+
+    def check(page: Any) -> None:
+        page.evaluate(AXE.read_text())
+        found = page.evaluate("axe.run()")["violations"]
+        told = [f"{v['id']}: {v['help']}: {n['html']} {n['failureSummary']}" for v in found for n in v["nodes"]]
+        assert told == []
+
+    return check
