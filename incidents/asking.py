@@ -11,6 +11,8 @@ import queue
 import threading
 import time
 
+from django.conf import settings as django_settings
+
 from incidents.models import Node
 from incidents.queries.fleet import accepted_lines
 from incidents.services import runs
@@ -31,10 +33,17 @@ def target_of(node: Node) -> Target:
     return Target(node.name, node.address, node.user, node.port or 0, node.jump)
 
 
-def ask_shard(held: runs.Claim, settings: Settings | None = None) -> None:
+def _settings() -> Settings:
+    found = Settings(accepted=accepted_lines())
+    if django_settings.SSH_CONFIG:
+        found.config = [django_settings.SSH_CONFIG]
+    return found
+
+
+def ask_shard(held: runs.Claim) -> None:
     """Ask every open node of the claim; record as answers come. Raises LeaseLost when another worker took over."""
     plan = suites.suite_or_probe(held.suite).plan()
-    settings = settings or Settings(accepted=accepted_lines())
+    settings = _settings()
     settings.node_s = plan.deadline_s + settings.connect_s + 5
     settings.fanout = min(settings.fanout, runs.SHARD_NODES)
     items: queue.Queue[Item] = queue.Queue(maxsize=512)

@@ -52,9 +52,9 @@ def test_the_program_is_sent_once_and_only_when_python_is_ready() -> None:
 
 def test_a_banner_without_a_newline_does_not_hide_the_first_message() -> None:
     talk, sent = conversation()
-    talk.feed(b"motd: hello@golden15 ready\n")
+    talk.feed(b"motd: hello @golden15 @golden15 ready\n")
     assert sent == [b"PROGRAM"]
-    assert talk.chatter == b"motd: hello"
+    assert talk.chatter == b"motd: hello @golden15 "
 
 
 def test_messages_may_be_cut_anywhere_by_the_network() -> None:

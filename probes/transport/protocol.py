@@ -149,7 +149,8 @@ class Conversation:
         while (end := self._buffer.find(b"\n")) >= 0:
             line = bytes(self._buffer[:end]).rstrip(b"\r")
             del self._buffer[: end + 1]
-            mark = line.find(MARK)
+            # What stands before the mark is an rc file's, which may even print the mark's own words.
+            mark = len(line) - len(READY) if line.endswith(READY) else line.find(MARK + b"{")
             if mark < 0:
                 self._chat(line + b"\n")
                 continue
@@ -175,7 +176,7 @@ class Conversation:
             raise Violation("flood", "at login, before the probes began")
 
     def _message(self, line: bytes) -> list[Capture]:
-        if line.strip() == READY:
+        if line == READY:
             if not self.ready:
                 self.ready = True
                 self.send(self.program)

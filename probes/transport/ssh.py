@@ -173,6 +173,7 @@ class _Crew:
                     config=self.settings.config,
                     tunnel=tunnel,
                     known_hosts=known,
+                    server_host_key_algs=keys.algorithms(options),
                     client_factory=lambda: client,
                     agent_forwarding=False,
                     x11_forwarding=False,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+from asyncssh.public_key import get_default_certificate_algs, get_default_public_key_algs
 
 USER_FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 GLOBAL_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -39,6 +40,22 @@ class TrustedKeys:
             for collected, found in zip(merged, asyncssh.match_known_hosts(known, host, address, port), strict=True):
                 collected.extend(found)
         return merged
+
+
+    def algorithms(self, options: Any) -> Any:
+        """Host key algorithms to ask for: those of the known keys first, then all others.
+
+        Asking for the known ones alone would turn a node whose key type changed into a lost connection without a word.
+        A configuration with HostKeyAlgorithms is left as it is.
+        """
+        if options.config.get("HostKeyAlgorithms"):
+            return ()
+        name = options.host_key_alias or options.host
+        trusted, authorities, *_ = self.match(name, "", options.port if options.port != 22 else None)
+        known = [algorithm.decode() for key in trusted for algorithm in key.sig_algorithms]
+        certified = [algorithm.decode() for algorithm in get_default_certificate_algs()] if authorities else []
+        rest = [algorithm.decode() for algorithm in get_default_public_key_algs()]
+        return list(dict.fromkeys([*certified, *known, *rest]))
 
 
 def fingerprint(key: Any) -> str:

@@ -103,8 +103,8 @@ class Lab:
 
     def name(self, name: str, address: str, port: int, extra: str = "") -> None:
         """Make `name` known to the SSH configuration."""
-        with self.config.open("a") as config:
-            config.write(f"Host {name}\n  HostName {address}\n  Port {port}\n{extra}")
+        # The first value wins in ssh_config(5), so a node's own lines go before those for all.
+        self.config.write_text(f"Host {name}\n  HostName {address}\n  Port {port}\n{extra}{self.config.read_text()}")
 
     def start(
         self,
@@ -116,10 +116,13 @@ class Lab:
         mounts: str = "",
         config: str = "",
         bare_path: bool = False,
+        account: str = "",
+        sudoers: str = "",
     ) -> Node:
         """One node. `sshd`: more lines of sshd_config; `rc`: its ~/.bashrc; `tools`: scripts first on its PATH;
         `mounts`: shell lines run in its mount namespace; `config`: more lines for it in the client's configuration.
-        `bare_path`: nothing but `tools` is on its PATH."""
+        `bare_path`: nothing but `tools` is on its PATH. `account`: log in as this plain user, which only this node
+        has (root only); `sudoers`: what it may do through the real sudo."""
         place = self.folder / name
         home = place / "home"
         home.mkdir(parents=True)
@@ -135,11 +138,15 @@ class Lab:
         host_key = place / "host_key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", host_key], check=True)
         shutil.copy(f"{self.key}.pub", place / "authorized_keys")
+        if account:
+            mounts = f"{mounts}\n{self._account(place, account, sudoers)}"
+            config = f"  User {account}\n{config}"
+            sshd = f"AuthorizedKeysFile /mnt/authorized_keys\n{sshd}"
         path = str(bin_folder) if bare_path else f"{bin_folder}:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
         (place / "sshd_config").write_text(
-            f"ListenAddress {node.address}\nPort {node.port}\nHostKey {host_key}\nPidFile none\nUsePAM no\n"
+            f"{sshd}\nListenAddress {node.address}\nPort {node.port}\nHostKey {host_key}\nPidFile none\nUsePAM no\n"
             f"AuthorizedKeysFile {place}/authorized_keys\nStrictModes no\nPermitRootLogin prohibit-password\n"
-            f"PasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nSetEnv PATH={path}\n{sshd}\n"
+            f"PasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nSetEnv PATH={path}\n"
         )
         self._spawn(node, place, mounts)
         self.nodes[name] = node
@@ -147,6 +154,20 @@ class Lab:
         if trust:
             self.trust(node)
         return node
+
+    def _account(self, place: Path, name: str, sudoers: str) -> str:
+        """Shell lines that give the node a user of its own: nothing outside its mount namespace changes."""
+        for file, line in (
+            ("passwd", f"{name}:x:4242:4242::/mnt:/bin/bash"),
+            ("group", f"{name}:x:4242:"),
+            ("shadow", f"{name}:*:19000:0:99999:7:::"),
+        ):
+            (place / file).write_text(Path(f"/etc/{file}").read_text() + line + "\n")
+        (place / "sudoers").write_text(f"root ALL=(ALL) ALL\n{sudoers}\n")
+        (place / "sudoers").chmod(0o440)
+        lines = [f"mount --bind {place}/{file} /etc/{file}" for file in ("passwd", "group", "shadow", "sudoers")]
+        keys = f"cp {place}/authorized_keys /mnt/authorized_keys && chmod 644 /mnt/authorized_keys"
+        return "\n".join([*lines, "mount -t tmpfs -o mode=755 tmpfs /mnt", keys])
 
     def trust(self, node: Node) -> None:
         kind, key = (self.folder / node.name / "host_key.pub").read_text().split()[:2]
@@ -168,8 +189,10 @@ class Lab:
             ]
             unshare = ["unshare", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
             command = [*unshare, "/bin/sh", "-c", "\n".join(lines)]
-        log = (place / "sshd.log").open("wb")
-        node.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        with (place / "sshd.log").open("wb") as log:
+            node.process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
         until(lambda: b"listening on" in (place / "sshd.log").read_bytes(), 10, f"sshd of {node.name} to listen")
         if ROOT:
             node.before = node.files()
