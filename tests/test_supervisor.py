@@ -161,7 +161,8 @@ def test_a_data_folder_that_is_a_file_is_one_line(start_golden15: Start, data_fo
     assert one.process.wait(30) == 2
     one.wait_for("data folder")
     assert one.lines == [
-        f"Golden15 cannot write to its data folder {file} (File exists). Set GOLDEN15_DATA to a folder you can write to."
+        f"Golden15 cannot write to its data folder {file} (File exists). "
+        "Set GOLDEN15_DATA to a folder you can write to."
     ]
 
 
