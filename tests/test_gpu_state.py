@@ -294,3 +294,35 @@ def test_no_collected_line_can_pass_for_a_section(tmp_path: Path) -> None:
     told = _run(PYTHONS[-1], tmp_path / "nowhere", "/nowhere", path=path)
     assert told["out"].count("==> ") == 2
     assert os.linesep + "= => golden15" in told["out"]
+
+
+def test_uncorrectable_errors_of_every_memory_are_added_up_and_corrected_ones_are_no_fault() -> None:
+    text = (FIXTURES / "h100_590_idle.out").read_text()
+    head, volatile, rest = text.partition("        Volatile\n")
+    block, aggregate, tail = rest.partition("        Aggregate\n")
+    counts = {"SRAM Correctable": 7, "Parity": 1, "SEC-DED": 2, "DRAM Correctable": 9, "DRAM Uncorrectable": 4}
+    lines = [
+        next((line.replace(": 0", f": {count}") for label, count in counts.items() if label in line), line)
+        for line in block.splitlines()
+    ]
+    state = parse(head + volatile + "\n".join(lines) + "\n" + aggregate + tail)
+    assert (state.gpus[0].ecc_uncorrected, state.gpus[0].ecc_corrected) == (1 + 2 + 4, 7 + 9)
+    assert [finding.code for finding in findings(state)] == ["gpu.ecc_uncorrected"]
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "facts", "codes"),
+    [  # the status means something only once the state is "completed" (3)
+        (2, 0, ("in progress", None), ["gpu.fabric_not_ready"]),
+        (0, 999, ("not supported", None), []),
+        (3, 0, ("completed", "success"), []),
+        (3, 10, ("completed", "timeout in the driver"), ["gpu.fabric_not_ready"]),
+    ],
+)
+def test_a_fabric_status_counts_only_once_the_state_is_completed(
+    state: int, status: int, facts: tuple[str, str | None], codes: list[str]
+) -> None:
+    told = {"values": {"fabric_state": state, "fabric_status": status}, "errors": {}}
+    read = parse(f"==> golden15/nvml {BUSES[0]} <==\n{json.dumps(told)}\n")
+    assert (read.gpus[0].fabric_state, read.gpus[0].fabric_status) == facts
+    assert [finding.code for finding in findings(read)] == codes

@@ -15,6 +15,7 @@ import pytest
 
 from probes import runner
 from probes.catalog.ib_ports import PROBE, IbPorts, Port, findings, parse, rates, saturated
+from probes.core import ParseError
 from probes.reference import rows
 from probes.transport.protocol import collector_source
 
@@ -167,3 +168,21 @@ def _out(told: dict[str, Any]) -> str:
     import zlib
 
     return zlib.decompress(base64.b64decode(told["z"])).decode() if "z" in told else str(told["out"])
+
+
+def test_a_stuck_count_of_link_losses_is_told_as_a_lower_bound() -> None:
+    says = {finding.code: finding.says for finding in findings(parse(H100))}
+    assert says["ib.link_downed"] == "mlx5_1/1 went down at least 255 times since its counters were cleared"
+
+
+def test_ethernet_of_one_lane_is_whole() -> None:
+    port = Port("mlx5_0", 1, "Ethernet", "ACTIVE", "LinkUp", rate_gbps=25.0, width=1, speed="EDR")
+    assert list(findings(IbPorts("", (port,)))) == []
+    ports = (dataclasses.replace(port, link_layer="InfiniBand"),)
+    assert [finding.code for finding in findings(IbPorts("", ports))] == ["ib.width_low"]
+
+
+def test_a_file_that_claims_a_thousand_ports_is_refused() -> None:
+    text = "".join(f"==> infiniband/mlx5_{n}/ports/1/state <==\n4: ACTIVE\n" for n in range(1000))
+    with pytest.raises(ParseError, match="more than 512"):
+        parse(text)

@@ -122,7 +122,8 @@ def findings(state: GpuState) -> Iterator[Finding]:
         )
     stuck = [gpu for gpu in state.gpus if gpu.outcome in ("hung", "timeout")]
     asked = [gpu for gpu in state.gpus if gpu.outcome != "skipped"]
-    if len(stuck) > 1 and len(stuck) == len(asked):
+    all_stuck = len(stuck) > 1 and len(stuck) == len(asked)
+    if all_stuck:
         yield Finding(
             "gpu.driver_no_answer",
             "bad",
@@ -131,7 +132,7 @@ def findings(state: GpuState) -> Iterator[Finding]:
     for gpu in state.gpus:
         if gpu.answered:
             yield from _answered(gpu)
-        elif not (stuck == asked and len(stuck) > 1 and gpu in stuck) and gpu.silence != state.problem:
+        elif not (all_stuck and gpu.outcome != "skipped") and gpu.silence != state.problem:
             yield _unanswered(gpu)
 
 

@@ -19,6 +19,7 @@ from probes.core import Finding, ParseError, Probe, Severity, clean, sections
 
 __all__ = ["PROBE", "IbPorts", "Port", "Silent", "findings", "parse", "rates", "saturated"]
 
+MOST = 512  # ports of one node; SR-IOV makes many, a hostile file could make more than can be compared
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # phys_state_to_str in drivers/infiniband/core/sysfs.c; what it means for a port that is down.
 MEANING = {
@@ -42,6 +43,8 @@ def parse(text: str) -> IbPorts:
             files.setdefault(hca, {})[path] = value.strip()
         elif name.startswith("golden15/silent "):
             silent.append(_silent(name, value))
+    if len({(hca, path.split("/")[1]) for hca, at in files.items() for path in at if path.startswith("ports/")}) > MOST:
+        raise ParseError(f"expected the ports of one node, found more than {MOST}")
     if not files and not silent:
         raise ParseError(f"expected files below /sys/class/infiniband, found {clean(next(iter(parts)))[:80]!r}")
     ports = [port for hca in files for port in _ports(hca, files[hca], parts)]
