@@ -352,9 +352,8 @@ def test_nothing_is_left_on_any_node_after_the_controller_was_killed_in_the_midd
 @pytest.mark.needs_root
 @pytest.mark.skipif(not ROOT, reason="needs root: mounts in the node's namespace")
 def test_a_node_whose_disks_are_full_still_answers(lab: Lab) -> None:
-    full = "for d in /tmp /var/tmp /run; do mount -t tmpfs -o size=4k tmpfs $d; head -c 4096 /dev/zero >$d/full; done; mkdir -p /run/sshd 2>/dev/null || true; mount -t tmpfs -o size=4k tmpfs /dev/shm; head -c 4096 /dev/zero > /dev/shm/full"
-    place = lab.folder
-    lab.start("full", mounts=f"mount --rbind {place} /mnt; {full.replace('/tmp ', '')}; mkdir -p /run/sshd")
+    fill = "mount -t tmpfs -o size=4k tmpfs {0}; mkdir -p /run/sshd; head -c 4096 /dev/zero >{0}/full"
+    lab.start("full", mounts="\n".join(fill.format(place) for place in ("/dev/shm", "/var/tmp", "/run")))
     captures, ends = ask(lab, ["full"])
     assert ends["full"].reason == ""
     assert {capture.outcome for capture in captures.values()} == {"ok"}

@@ -178,12 +178,15 @@ class Lab:
         sshd = f"exec {SSHD} -D -e -f {place}/sshd_config"
         command = ["/bin/sh", "-c", sshd]
         if ROOT:
-            os.makedirs("/run/sshd", mode=0o755, exist_ok=True)
             lines = [
                 "set -e",
                 f"hostname {node.name}",
+                f"mount --rbind {self.folder} /mnt",
+                "for place in /tmp /var/tmp /dev/shm /run; do mount -t tmpfs tmpfs $place; done",
+                f"mkdir -p /run/sshd {self.folder}",
+                f"mount --rbind /mnt {self.folder}",
+                "umount --lazy /mnt",
                 f"mount --bind {node.home} /root",
-                "mount -t tmpfs tmpfs /dev/shm",
                 mounts,
                 sshd,
             ]
