@@ -26,7 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say out loud, as the last thing, what was not tested."""
-    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", []))
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])
+    )
     if not reasons:
         return
     listed = ", ".join(f"{count} {reason.removeprefix(CANNOT)}" for reason, count in sorted(reasons.items()))
