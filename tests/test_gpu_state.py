@@ -48,7 +48,7 @@ PYTHONS = [
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("nvml")
     library = folder / "libnvidia-ml.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", library, FIXTURES / "fake_nvml.c"], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-nostdlib", "-w", "-o", library, FIXTURES / "fake_nvml.c"], check=True)
     return folder
 
 
