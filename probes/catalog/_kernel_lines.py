@@ -59,7 +59,7 @@ def _line(raw: str, clock: Clock) -> Line:
         if found := _bracket(rest, clock):
             return found
     elif rest[4:5] == "-" and rest[10:11] == "T":
-        if found := _iso(rest):
+        if found := _iso(rest, clock):
             return found
     elif rest[:3] in _MONTHS and rest[3:4] == " " and (found := _syslog(rest, clock)):
         return found
@@ -107,7 +107,7 @@ def _bracket(rest: str, clock: Clock) -> Line | None:
     return Line(None, at, word, text.strip())  # without a time zone
 
 
-def _iso(rest: str) -> Line | None:
+def _iso(rest: str, clock: Clock) -> Line | None:
     """`2025-01-21T02:21:33,498559+00:00 text`; journalctl puts `node kernel:` between, and may write +0000."""
     stamp, _, text = rest.partition(" ")
     try:
@@ -115,7 +115,9 @@ def _iso(rest: str) -> Line | None:
         seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
-    return Line(seconds, seconds, stamp, _message(text))
+    message = _message(text)
+    inner = _bracket(message, clock) if message.startswith("[") else None  # rsyslog keeps the kernel's own stamp
+    return Line(seconds, seconds, stamp, inner.text if inner else message)
 
 
 def _syslog(rest: str, clock: Clock) -> Line | None:
@@ -136,10 +138,12 @@ def _syslog(rest: str, clock: Clock) -> Line | None:
 
 
 def _message(text: str) -> str:
-    """Drop `node kernel: `. Other programs' lines keep their name, so that they match nothing by chance."""
+    """What the kernel said after `node kernel: `; "" when `node name[12]: ` shows another program's line."""
     word, _, rest = text.partition(" ")
     if word == "kernel:":
         return rest.strip()
-    if rest.startswith("kernel: "):
-        return rest[8:].strip()
-    return text.strip()
+    name, _, after = rest.partition(" ")
+    if name == "kernel:":
+        return after.strip()
+    other = name.endswith("]:") and "[" in name and not after.startswith("segfault")
+    return "" if other else text.strip()

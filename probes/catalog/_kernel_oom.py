@@ -12,6 +12,8 @@ from probes.catalog._kernel_gpu import number
 from probes.catalog._kernel_lines import Line
 from probes.catalog._kernel_tally import Record, Tally
 
+_KILLS = ("Out of memory: Kill", "Memory cgroup out of memory: Kill", "Killed process ", "oom_reaper: reaped process ")
+
 
 class OomLines:
     """Reads one line after another. `oom` holds what the report said before it named its victim."""
@@ -24,7 +26,7 @@ class OomLines:
         """True when the line names a victim."""
         if "oom-kill:constraint=" in line.text:
             return self._oom_constraint(line)
-        if " process " in line.text and self._oom_kill(line):
+        if line.text.startswith(_KILLS) and self._oom_kill(line):
             return True
         if " invoked oom-killer" in line.text or "memory: usage " in line.text:
             return self._oom_context(line)
@@ -48,7 +50,7 @@ class OomLines:
         pid = number(tail)
         if pid is None:
             return False
-        self._killed(line, pid, name).count = 1
+        self._killed(line, pid, name)
         return True
 
     def _oom_kill(self, line: Line) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from probes.core import Finding, Severity
 
-FULL_WARN, FULL_BAD = 90.0, 95.0  # row 51 of the field notes: Modal and NVIDIA warn at 90, fail at 95 percent
+FULL_WARN, FULL_BAD = 90.0, 95.0  # NVIDIA Health Validation's, row 51 of the field notes
 SHM_FULL = 90.0
 DOCKER_SHM = 64 * 2**20  # docker run without --shm-size; DataLoader workers and NCCL need more (pytorch#5040, nccl#290)
 
@@ -17,28 +17,31 @@ NETWORK = frozenset(
 )
 JOURNALED = frozenset(("ext3", "ext4", "xfs", "btrfs", "f2fs"))  # what is normally read-write
 
-# Words in a kernel function's name that say what a stuck task waits for.
-WAITS = (
+# What a stuck task waits for, by the kernel function it sleeps in: how the name begins, then what it contains.
+BEGINS = (("ll_", "Lustre"), ("p9_", "9P"), ("nv_", "the NVIDIA driver"), ("ib_", "InfiniBand"))
+CONTAINS = (
     ("nfs", "NFS"),
-    ("rpc", "NFS (RPC)"),
-    ("lustre", "Lustre"),
-    ("ll_", "Lustre"),
     ("ptlrpc", "Lustre"),
+    ("lustre", "Lustre"),
     ("ldlm", "Lustre"),
+    ("rpc", "NFS (RPC)"),
     ("cifs", "CIFS"),
     ("ceph", "Ceph"),
     ("fuse", "FUSE"),
-    ("p9_", "9P"),
     ("uvm", "the NVIDIA UVM driver"),
     ("nvidia", "the NVIDIA driver"),
-    ("nv_", "the NVIDIA driver"),
     ("os_acquire", "the NVIDIA driver"),
     ("kfd", "the AMD GPU driver"),
     ("mlx5", "an InfiniBand HCA"),
-    ("ib_", "InfiniBand"),
-    ("freeze", "a frozen file system"),
-    ("percpu_rwsem_wait", "a frozen file system"),
+    ("percpu_rwsem_wait", "a lock such as that of a frozen file system"),
 )
+
+
+def waits_for(wchan: str) -> str:
+    """In plain words, "" when the name says nothing."""
+    found = [name for word, name in BEGINS if wchan.startswith(word)]
+    found += [name for word, name in CONTAINS if word in wchan]
+    return found[0] if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,8 @@ def _disk(disk: Disk) -> Iterator[Finding]:
     elif disk.outcome == "failed":
         yield Finding("host.disk_silent", "bad", f"{disk.mount} ({disk.device}) answers with an error", subject)
     if disk.read_only_by_error:
-        says = f"{disk.mount} ({disk.type} on {disk.device}) was mounted read-write and is read-only now: see the kernel log"
-        yield Finding("host.fs_readonly", "bad", says, subject)
+        says = f"{disk.mount} ({disk.type} on {disk.device}) was mounted read-write and is read-only now"
+        yield Finding("host.fs_readonly", "bad", f"{says}: see the kernel log", subject)
     elif disk.read_only and disk.mount == "/" and disk.type in JOURNALED:
         says = f"the root file system ({disk.type} on {disk.device}) is mounted read-only; some images do so on purpose"
         yield Finding("host.fs_readonly", "warn", says, subject)
@@ -162,7 +165,8 @@ def _stuck(storage: Storage) -> Iterator[Finding]:
     for wchan, tasks in groups.items():
         who = ", ".join(f"{task.comm} ({task.pid})" for task in tasks[:5]) + (", ..." if len(tasks) > 5 else "")
         about = tasks[0].waits_for
-        says = f"{len(tasks)} task{'s' * (len(tasks) > 1)} stuck in the kernel (state D) in {wchan or 'an unknown function'}"
+        count = "a task is" if len(tasks) == 1 else f"{len(tasks)} tasks are"
+        says = f"{count} stuck in the kernel (state D) in {wchan or 'an unknown function'}"
         says += f", waiting for {about}: {who}" if about else f": {who}"
         user = any(not task.kernel_thread for task in tasks)
         yield Finding("host.task_stuck", "bad" if about and user else "warn", says, {"wchan": wchan or "unknown"})

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from probes.catalog._storage_facts import NETWORK, WAITS, BlockedTask, Disk, NetworkMount, SharedMemory, Storage
+from probes.catalog._storage_facts import (
+    NETWORK,
+    BlockedTask,
+    Disk,
+    NetworkMount,
+    SharedMemory,
+    Storage,
+    waits_for,
+)
 from probes.core import ParseError, clean, sections
 
 
@@ -31,18 +39,27 @@ def parse(text: str) -> Storage:
     parts = sections(clean(text))
     if "/proc/self/mountinfo" not in parts:
         raise ParseError(f"no section /proc/self/mountinfo, only {', '.join(parts)[:120]}")
-    mounts = list(_mountinfo(parts["/proc/self/mountinfo"]))
+    # The last mount on a point hides those below it.
+    mounts = list({mount.point: mount for mount in _mountinfo(parts["/proc/self/mountinfo"])}.values())
     sizes = {name: (outcome, rest) for name, outcome, rest in _answers(parts.get("golden15/statvfs", ""))}
     disks = [_disk(mount, *sizes.get(mount.point, ("", ""))) for mount in mounts if not _is_network(mount.type)]
     shared = [_shm("", *sizes["/dev/shm"])] if "/dev/shm" in sizes else []
     shared += [_shm(*answer) for answer in _answers(parts.get("golden15/shm", ""))]
-    asked = {disk.mount for disk in disks if disk.outcome}
     return Storage(
-        tuple(disk for disk in disks if disk.outcome or (disk.read_only_by_error and disk.mount not in asked)),
+        tuple(_worth_keeping(disks)),
         tuple(_network(mount, parts) for mount in mounts if _is_network(mount.type)),
         _blocked(parts),
         tuple(shared),
     )
+
+
+def _worth_keeping(disks: list[Disk]) -> Iterator[Disk]:
+    """What was asked, and what turned read-only once per device: containers bind-mount one disk hundreds of times."""
+    asked = {disk.device for disk in disks if disk.outcome}
+    for disk in disks:
+        if disk.outcome or (disk.read_only_by_error and disk.device not in asked):
+            asked.add(disk.device)
+            yield disk
 
 
 def _is_network(kind: str) -> bool:
@@ -161,8 +178,7 @@ def _blocked(parts: Mapping[str, str]) -> tuple[BlockedTask, ...]:
     for pid, (comm, wchan, switches, parent, started) in second.items():
         # The same task, in the same function, and not once put to sleep anew: not two short waits in one place.
         stuck = twice and first.get(pid) == (comm, wchan, switches, parent, started)
-        about = next((name for word, name in WAITS if word in wchan), "")
-        found.append(BlockedTask(pid, comm, wchan, 2 in (pid, parent), stuck, about))
+        found.append(BlockedTask(pid, comm, wchan, 2 in (pid, parent), stuck, waits_for(wchan)))
     return tuple(found)
 
 

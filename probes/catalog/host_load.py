@@ -137,9 +137,14 @@ def _collect() -> Mapping[str, str]:
 
     spent = {pid: ticks(second[pid]) - ticks(first[pid]) for pid in second if pid in first and pid not in kernel}
     hz = os.sysconf("SC_CLK_TCK")
-    busy = 0.2 * hz * (second_mono - first_mono)
-    names = ("(python", "(pt_main_thread")
-    ranks += [p for p in spent if p not in ranks and spent[p] > busy and any(name in first[p] for name in names)]
+    names, waited = ("(python", "(pt_main_thread"), {}
+    for pid in spent:
+        if any(name in first[pid] for name in names):
+            late = text(f"/proc/{pid}/schedstat", 256).split()
+            waited[pid] = (int(late[1]) - int(delays[pid].split()[1])) / 1e9 if len(late) > 1 and delays[pid] else 0.0
+    # A rank held back by a quota uses little CPU and waits for more: both count.
+    busy = 0.2 * (second_mono - first_mono)
+    ranks += [pid for pid, wait in waited.items() if pid not in ranks and spent[pid] / hz + wait > busy]
     top = sorted(spent, key=lambda pid: -spent[pid])[:5]
     chosen = top + [pid for pid in ranks[:64] if pid not in top and pid in spent]
     parts["golden15/samples"] = f"hz {hz}\nmono {first_mono:.6f} {second_mono:.6f}\nranks {' '.join(ranks[:64])}"

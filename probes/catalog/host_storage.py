@@ -10,12 +10,12 @@ Errors   ParseError when a file is not what the kernel prints; None where a numb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from probes.catalog._storage_facts import Storage, findings
 from probes.catalog._storage_parse import parse
 from probes.core import Probe
-from probes.runner import isolate, read
+from probes.runner import Absent, Denied, isolate, read
 
 __all__ = ["PROBE", "Storage", "findings", "parse"]
 
@@ -24,12 +24,12 @@ def _collect() -> Mapping[str, str]:
     import os
     import time
 
-    # Also in _storage_facts.py: here it is the rule which mounts may be touched at all.
+    # Which mounts may be touched at all. Everything else is only looked up in the kernel's own files.
     local = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs", "vfat", "exfat")
     pseudo = (
         "proc", "sysfs", "cgroup", "cgroup2", "devpts", "devtmpfs", "mqueue", "debugfs", "tracefs", "securityfs", "bpf",
-        "pstore", "configfs", "fusectl", "hugetlbfs", "binfmt_misc", "autofs", "nsfs", "efivarfs", "rpc_pipefs", "ramfs",
-        "selinuxfs", "fuse.lxcfs", "fuse.gvfsd-fuse", "fuse.portal", "nfsd",
+        "pstore", "configfs", "fusectl", "hugetlbfs", "binfmt_misc", "autofs", "nsfs", "efivarfs", "rpc_pipefs",
+        "ramfs", "selinuxfs", "fuse.lxcfs", "fuse.gvfsd-fuse", "fuse.portal", "nfsd",
     )  # fmt: skip
     memory = ("/", "/tmp", "/run", "/dev/shm", "/var/tmp")
 
@@ -40,15 +40,15 @@ def _collect() -> Mapping[str, str]:
             return ""
 
     def mounts() -> list[list[str]]:
-        """Fields of mountinfo that matter; the type stands after the lone dash."""
-        found = []
+        """[line, device, mount point, type]; the type follows the lone dash. The last mount on a point is on top."""
+        found = {}
         for line in text("/proc/self/mountinfo", 4194304).split("\n"):
             fields = line.split(" ")
             if "-" in fields[6:]:
                 kind = fields[fields.index("-", 6) + 1]
                 if kind not in pseudo and (kind != "tmpfs" or fields[4] in memory):
-                    found.append([line, fields[2], fields[4], kind])
-        return found[:500]
+                    found[fields[4]] = [line, fields[2], fields[4], kind]
+        return list(found.values())[:500]
 
     def nfs_stats() -> str:
         """Blocks of NFS mounts without operations that were never used."""
@@ -103,27 +103,24 @@ def _collect() -> Mapping[str, str]:
         except OSError:
             return ""
 
-    def ask(path: str) -> object:
+    def ask(path: str) -> Callable[[], str]:
         """One statvfs as a line of numbers, for a child of its own."""
 
         def answer() -> str:
-            found = os.statvfs(path)
-            return " ".join(
-                str(number)
-                for number in (
-                    found.f_frsize,
-                    found.f_blocks,
-                    found.f_bfree,
-                    found.f_bavail,
-                    found.f_files,
-                    found.f_ffree,
-                )
-            )
+            try:
+                found = os.statvfs(path)
+            except PermissionError as error:
+                raise Denied(str(error)) from None
+            except FileNotFoundError as error:
+                raise Absent(str(error)) from None
+            numbers = (found.f_frsize, found.f_blocks, found.f_bfree, found.f_bavail, found.f_files, found.f_ffree)
+            return " ".join(str(number) for number in numbers)
 
         return answer
 
     began = time.monotonic()
-    python, others = [], {}
+    python: list[str] = []
+    others: dict[str, list[str]] = {}
     for pid in [entry for entry in os.listdir("/proc") if entry.isdigit()][:20000]:
         comm = text(f"/proc/{pid}/comm", 64)
         trains = comm.startswith(("python", "pt_main_thread"))

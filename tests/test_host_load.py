@@ -1,0 +1,185 @@
+"""host.load beyond its recorded outputs: thresholds, hostile names and numbers, and the collector itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from probes.catalog.host_load import PROBE, findings, parse
+from probes.core import ParseError
+from tests.support.collectors import capture_here, old_and_new_pythons
+
+SPIN = "import sys\nif sys.argv[1:]: open('/proc/self/comm', 'w').write(sys.argv[1])\nwhile True: pass"
+
+
+def load(**files: str) -> str:
+    parts = {"loadavg": "1.00 1.00 1.00 1/100 9"} | files
+    return "\n".join(f"==> /proc/{name.replace('_', '/')} <==\n{text}\n" for name, text in parts.items())
+
+
+def codes(text: str) -> list[tuple[str, str]]:
+    return [(finding.code, finding.severity) for finding in findings(parse(text))]
+
+
+# Thresholds
+
+
+@pytest.mark.parametrize(
+    ("avg10", "found"),
+    [("20.00", []), ("20.01", ["warn"]), ("50.00", ["warn"]), ("50.01", ["bad"])],
+)
+def test_cpu_pressure_is_judged_by_the_last_ten_seconds(avg10: str, found: list[str]) -> None:
+    text = load(pressure_cpu=f"some avg10={avg10} avg60=99.00 avg300=99.00 total=1")
+    assert codes(text) == [("host.cpu_pressure", severity) for severity in found]
+
+
+@pytest.mark.parametrize(("name", "limit", "severity"), [("io", 10, "warn"), ("memory", 5, "bad")])
+def test_io_and_memory_pressure_are_judged_by_what_stops_every_task(name: str, limit: int, severity: str) -> None:
+    def text(full: float) -> str:
+        line = "avg60=0.00 avg300=0.00 total=1"
+        return load(**{f"pressure_{name}": f"some avg10=99.00 {line}\nfull avg10={full:.2f} {line}"})
+
+    assert codes(text(limit)) == []
+    assert codes(text(limit + 0.01)) == [(f"host.{name}_pressure", severity)]
+
+
+@pytest.mark.parametrize(
+    ("periods", "throttled", "found"),
+    [(100, 5, []), (100, 6, ["warn"]), (100, 25, ["warn"]), (100, 26, ["bad"]), (4, 4, []), (0, 0, [])],
+)
+def test_a_quota_is_judged_by_the_periods_between_the_samples(periods: int, throttled: int, found: list[str]) -> None:
+    """The totals since boot (here 900 of 1000) do not count."""
+    body = f"limit 50000 100000\npids 5\n[1]\nnr_periods 1000\nnr_throttled 900\n[2]\nnr_periods {1000 + periods}\n"
+    text = load() + f"==> cgroup /c <==\n{body}nr_throttled {900 + throttled}\n"
+    assert codes(text) == [("host.cpu_throttled", severity) for severity in found]
+    assert parse(text).quotas[0].cpus == 0.5
+
+
+@pytest.mark.parametrize(("first", "second", "found"), [(9, 9, True), (8, 9, False), (90, 8, False)])
+def test_the_run_queue_must_be_long_in_both_samples(first: int, second: int, found: bool) -> None:
+    cpu = "cpu 1 0 1 8\nprocs_running"
+    text = f"==> /sys/devices/system/cpu/online <==\n0-3\n\n==> /proc/stat 1 <==\n{cpu} {first}\n\n"
+    assert (codes(load() + f"{text}==> /proc/stat 2 <==\n{cpu} {second}\n") == [("host.runqueue", "warn")]) is found
+
+
+def test_swap_in_use_matters_when_it_is_much() -> None:
+    def text(free_kb: int) -> str:
+        return load(meminfo=f"MemTotal: 9000 kB\nMemAvailable: 8000 kB\nSwapTotal: 4194304 kB\nSwapFree: {free_kb} kB")
+
+    assert codes(text(2097152)) == [("host.swap", "warn")]
+    assert codes(text(2097153)) == []
+
+
+def test_memory_that_is_nearly_gone_is_bad() -> None:
+    assert codes(load(meminfo="MemTotal: 1000 kB\nMemAvailable: 19 kB")) == [("host.memory_low", "bad")]
+    assert codes(load(meminfo="MemTotal: 1000 kB\nMemAvailable: 20 kB")) == []
+
+
+def test_psutils_readings_are_named_as_psutils() -> None:
+    said = {"version": "7.2.2", "physical_cores": 96, "swap": {"total": 10, "used": 3}}
+    said["cpu"] = {
+        "user": 1.0,
+        "nice": 2.0,
+        "system": 3.0,
+        "idle": 90.0,
+        "iowait": 1.5,
+        "irq": 0.5,
+        "softirq": 1.0,
+        "steal": 1.0,
+    }
+    read = parse(load() + f"==> psutil <==\n{json.dumps(said)}\n")
+    assert (read.source, read.physical_cores, read.swap_used_bytes) == ("psutil 7.2.2", 96, 3)
+    assert read.cpu is not None and (read.cpu.user, read.cpu.system, read.cpu.idle) == (3.0, 4.5, 90.0)
+
+
+# Broken and hostile input
+
+
+@pytest.mark.parametrize(
+    ("section", "text", "error"),
+    [
+        ("/proc/stat 1", "cpu 1 2", "no line of CPU times"),
+        ("/proc/stat 2", "cpu a b c d", "expected numbers"),
+        ("/proc/meminfo", "MemTotal: lots kB", "expected 'Name: number kB'"),
+        ("/sys/devices/system/cpu/online", "0-x", "expected ranges"),
+        ("golden15/samples", "hz 100\nmono 2 1", "expected hz, mono, ranks"),
+        ("/proc/PID/stat 2", "12 (x", "proc_pid_stat"),
+        ("/proc/PID/schedstat 1", "12 5", "expected a pid and three numbers"),
+        ("cgroup /x", "limit max 100000\npids 1\n[1]\n[2]", "expected limit, pids"),
+        ("cgroup /x", "limit 1 0\npids 1\n[1]\n[2]", "expected limit, pids"),
+        ("psutil", '{"cpu": []}', "expected its readings as JSON"),
+        ("psutil", "[" * 400, "expected its readings as JSON"),
+    ],
+)
+def test_what_the_kernel_cannot_print_is_an_error(section: str, text: str, error: str) -> None:
+    with pytest.raises(ParseError, match=error):
+        parse(load() + f"==> {section} <==\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    "section", ["/proc/PID/stat 2", "/proc/meminfo", "/proc/pressure/cpu", "cgroup /x", "/proc/stat 1"]
+)
+@pytest.mark.parametrize("piece", ["(", ") ", "a=1 ", "9", "9 ", "x:", "-"])
+def test_long_hostile_lines_are_read_in_no_time(section: str, piece: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ParseError):
+        parse(load() + f"==> {section} <==\n{piece * (100_000 // len(piece))}\n")
+    assert time.monotonic() - began < 1.0
+
+
+# The collector, for real
+
+
+@pytest.fixture
+def busy(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python that spins, under the name it is given."""
+    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", SPIN, *getattr(request, "param", ())])
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("python", old_and_new_pythons())
+def test_a_busy_python_is_taken_for_a_rank_and_measured(python: str, busy: subprocess.Popen[bytes]) -> None:
+    capture = capture_here(PROBE, python)
+    assert capture.outcome == "ok", capture.why
+    assert capture.took_s < 4
+    read = parse(capture.text)
+    (rank,) = [process for process in read.processes if process.pid == busy.pid]
+    assert rank.rank and rank.comm.startswith("python") and rank.cpu_percent is not None
+    assert 5 < rank.cpu_percent < 120
+    assert read.interval_s is not None and 0.9 < read.interval_s < 3
+    assert read.cpus and read.memory_total_bytes and read.boot_at and read.cpu
+    list(findings(read))
+
+
+@pytest.mark.parametrize("busy", [("x\n==> a <==",), ("a (b) c:d",)], indirect=True)
+def test_a_processs_name_cannot_forge_a_section(busy: subprocess.Popen[bytes]) -> None:
+    capture = capture_here(PROBE)
+    assert "==> a <==\n" not in capture.text.replace("?==> a <==", "")
+    names = [process.comm for process in parse(capture.text).processes if process.pid == busy.pid]
+    assert names in (["x?==> a <=="], ["a (b) c:d"])
+
+
+def test_psutil_is_used_where_it_can_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "psutil.py").write_text(
+        "from collections import namedtuple as n\n__version__ = '9.9'\n"
+        "def cpu_times_percent(interval): return n('c', 'user nice system idle')(1.0, 0.0, 2.0, 97.0)\n"
+        "def swap_memory(): return n('s', 'total used')(100, 7)\n"
+        "def cpu_count(logical): return 3\n"
+    )
+    read = parse(capture_here(PROBE, site=(str(tmp_path),)).text)
+    assert (read.source, read.physical_cores, read.swap_used_bytes) == ("psutil 9.9", 3, 7)
+
+
+def test_a_psutil_that_hangs_costs_its_readings_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "psutil.py").write_text("import time\ntime.sleep(60)\n")
+    capture = capture_here(PROBE, site=(str(tmp_path),))
+    assert capture.outcome == "ok" and capture.took_s < 5
+    assert parse(capture.text).source == "proc"
