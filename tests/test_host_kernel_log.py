@@ -106,6 +106,12 @@ def test_the_same_xid_within_three_hours_is_one_event_and_later_a_second() -> No
     assert [(xid.count, xid.bursts) for xid in twice.xids] == [(2, 2), (1, 1)]
 
 
+@pytest.mark.parametrize(("code", "pause", "bursts"), [(13, 20, 2), (13, 14, 1), (31, 20, 1), (31, 181, 2)])
+def test_a_burst_ends_after_15_s_for_xid_13_and_3_min_for_others(code: int, pause: int, bursts: int) -> None:
+    lines = [f"[  {second}.0] NVRM: Xid (PCI:0000:1b:00): {code}, x" for second in (100, 100 + pause)]
+    assert [(xid.count, xid.bursts) for xid in parse("\n".join(lines)).xids] == [(2, bursts)]
+
+
 def test_findings_carry_age_and_count_and_never_say_now() -> None:
     log = parse(sectioned("\n".join(f"[  {second}.000000] {XID79}" for second in (100, 101, 400))))
     (finding,) = findings(log)
@@ -210,6 +216,30 @@ def test_an_nfs_server_that_answers_again_is_no_longer_at_fault() -> None:
     assert [f.severity for f in findings(parse(f"{lost}\n[ 9.0] nfs: server t OK"))] == ["bad"]
 
 
+@pytest.mark.parametrize(("second", "codes"), [(599, []), (601, ["kernel.link", "kernel.hca"])])
+def test_ports_that_are_down_while_the_node_boots_are_unused_ones(second: int, codes: list[str]) -> None:
+    words = ("0000:9d:00.1 enp1: Link down", "0000:9d:00.1: Port module event: module 1, Cable unplugged")
+    lines = "\n".join(f"[ {second}.0] mlx5_core {part}" for part in words)
+    assert [finding.code for finding in findings(parse(sectioned(lines)))] == codes
+    assert list(findings(parse(lines))) == []
+
+
+@pytest.mark.parametrize(
+    ("messages", "severity"), [("up down up", "info"), ("up down up down up", "warn"), ("up down", "bad")]
+)
+def test_a_port_that_was_up_and_went_down_is_told(messages: str, severity: str) -> None:
+    log = "\n".join(f"[ 1.0] mlx5_core 0000:9d:00.1 enp1: Link {state}" for state in messages.split())
+    assert [(f.code, f.severity) for f in findings(parse(log))] == [("kernel.link", severity)]
+
+
+@pytest.mark.parametrize(("device", "severity"), [("sda", "bad"), ("nvme0n1", "bad"), ("sr0", "info"), ("fd0", "info")])
+def test_a_drive_without_a_disk_in_it_is_no_fault(device: str, severity: str) -> None:
+    (finding,) = findings(
+        parse(f"[ 1.0] blk_update_request: I/O error, dev {device}, sector 0 op 0x0:(READ) flags 0x0")
+    )
+    assert (finding.severity, finding.subject["device"]) == (severity, device)
+
+
 @pytest.mark.parametrize(("times", "severity"), [(9, "info"), (10, "warn")])
 def test_corrected_pcie_errors_matter_as_a_storm(times: int, severity: str) -> None:
     line = "[ 1.0] pcieport 0000:00:03.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)\n"
@@ -286,7 +316,7 @@ def test_this_machines_own_log_is_read(python: str) -> None:
 
 @pytest.mark.parametrize("python", old_and_new_pythons())
 def test_the_node_drops_what_does_not_matter_and_counts_it(python: str, tools: Callable[[str, str], str]) -> None:
-    log = f"[ 1.0] Command line: root=secret panic=1\n[ 2.0] usb 1-1: new device\n[ 3.0] {XID79}\n==> dmesg <==\n"
+    log = f"[ 1.0] Command line: root=secret panic=1\n[ 2.0] usb 1-1: new device\n[ 3.0] {XID79}\n==> nvidia <==\n"
     log += "[ 4.0] INFO: task t:1 blocked for more than 120 seconds.\n[ 4.0]  nfs_wait+0x1/0x2 [nfs]\n[ 4.0] fine\n"
     path = tools("dmesg", f"cat <<'END'\n{log}END")
     capture = capture_here(PROBE, python, path)

@@ -158,6 +158,7 @@ class FileMax(Event):
 class KernelLog:
     source: str  # the command, "" for a recorded log
     now: float | None  # the node's clock when it was read, seconds since the epoch
+    booted_at: float | None  # the same clock; None: not known
     boot_id: str
     lines: int  # lines read here
     dropped: int | None  # lines the node read and did not send because nothing in them is of interest; None: not known

@@ -14,6 +14,7 @@ from probes.core import Finding, Severity
 # Of our own judgement, not from a standard: a corrected PCIe or memory error now and then is normal.
 AER_STORM = 10
 CE_STORM = 100
+BOOT_S = 600.0
 ECC = frozenset((48, 64, 94, 95, 140, 171, 172))  # row remapping (63) beside one of these is no longer harmless
 
 _AER: dict[str, Severity] = {"fatal": "bad", "nonfatal": "warn"}
@@ -187,7 +188,8 @@ def _storage(log: KernelLog) -> Iterator[Finding]:
         yield Finding("kernel.fs_readonly", "bad", says, {"device": device.device})
     for error in log.io_errors:
         says = f"I/O errors on {error.device}, {_when(error, log)}"
-        yield Finding("kernel.io_error", "bad", says, {"device": error.device})
+        empty = error.device.startswith(("fd", "sr"))  # a drive without a disk in it
+        yield Finding("kernel.io_error", "info" if empty else "bad", says, {"device": error.device})
     for nvme in log.nvme:
         says = f"{nvme.device} timed out or was reset, {_when(nvme, log)}"
         yield Finding("kernel.nvme", "warn", says, {"device": nvme.device})
@@ -200,8 +202,8 @@ def _rdma(log: KernelLog) -> Iterator[Finding]:
     for link in log.links:
         yield from _link(link, log)
     for notice in log.hca_notices:
-        if notice.what == "power" or (notice.what == "cable unplugged" and "journalctl" not in log.source):
-            continue  # healthy nodes print both while they boot, for unused ports
+        if notice.what == "power" or (notice.what == "cable unplugged" and _boots(notice, log)):
+            continue  # healthy nodes print both while they boot
         severity = _HCA[notice.what]
         says = f"HCA {notice.device}: {notice.what}, {_when(notice, log)}"
         yield Finding("kernel.hca", severity, says, {"device": notice.device, "what": notice.what})
@@ -215,6 +217,10 @@ def _link(link: Link, log: KernelLog) -> Iterator[Finding]:
     elif link.drops:
         severity: Severity = "warn" if link.drops > 1 else "info"
         yield Finding("kernel.link", severity, f"{port} went down {link.drops} times, {_when(link, log)}", subject)
-    elif link.up is False and "journalctl" in log.source:
-        # In two hours of journal a port that only goes down was up before; in a boot log it may be an unused one.
+    elif link.up is False and not _boots(link, log):
         yield Finding("kernel.link", "warn", f"{port} went down, {_when(link, log)}", subject)
+
+
+def _boots(event: Event, log: KernelLog) -> bool:
+    """While a node boots, unused ports go down and their cables are missing. Without times nothing is said of them."""
+    return log.booted_at is None or event.first_at is None or event.first_at - log.booted_at < BOOT_S

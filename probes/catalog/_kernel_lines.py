@@ -111,7 +111,7 @@ def _iso(rest: str, clock: Clock) -> Line | None:
     """`2025-01-21T02:21:33,498559+00:00 text`; journalctl puts `node kernel:` between, and may write +0000."""
     stamp, _, text = rest.partition(" ")
     try:
-        at = datetime.fromisoformat(stamp.replace(",", "."))
+        at = datetime.fromisoformat(stamp)
         seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None

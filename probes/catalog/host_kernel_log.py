@@ -145,7 +145,7 @@ def _log(text: str, source: str, clock: Clock, boot_id: str, dropped: int | None
     off_bus = _without_79(tally)
     generic = [check for check in tally.of(events.MachineCheck) if check.device]
     return events.KernelLog(
-        source, clock.now, boot_id, count, dropped, over,
+        source, clock.now, clock.wall(0.0), boot_id, count, dropped, over,
         xids=tally.of(events.Xid),
         sxids=tally.of(events.SXid),
         off_bus=off_bus,
