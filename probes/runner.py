@@ -485,6 +485,7 @@ def main(plan: Dict[str, Any], watch_stdin: bool = True) -> None:
     """
     os.environ.update({"PATH": os.environ.get("PATH", "") + ":" + PATH, "LC_ALL": "C", "HOME": "/"})
     os.chdir("/")
+    sys.dont_write_bytecode = True  # read-only; and under the file size limit a .pyc would be cut off and left broken
     try:
         Runner(plan, watch_stdin).run()
     finally:

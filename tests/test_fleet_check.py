@@ -63,8 +63,8 @@ def test_each_node_is_told_what_is_wrong_with_it(lab: Lab) -> None:
     words = said()
     assert words["healthy"] == ("ok", "ready")
     for name, part in {
-        "stranger": "host key not accepted yet (SHA256:",
-        "changed": "HOST KEY CHANGED (SHA256:",
+        "stranger": "host key not accepted yet",
+        "changed": "HOST KEY CHANGED",
         "keyless": "the node refused our SSH key",
         "pythonless": "no python3 on the node",
         "down": "connection refused",
@@ -129,7 +129,7 @@ def test_a_node_whose_key_type_changed_too_offers_its_new_key(lab: Lab, ada: Use
     add_nodes("changed", Login(), None)
     fleet("check")
     (state,) = states()
-    assert state.says.startswith("HOST KEY CHANGED (SHA256:")
+    assert state.says.startswith("HOST KEY CHANGED")
     assert HostKey.objects.get().kind == "ssh-ed25519"
 
 

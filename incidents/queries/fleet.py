@@ -71,7 +71,9 @@ def _state(node: Node, visit: NodeVisit | None, readings: list[Reading]) -> Node
 def _judge(visit: NodeVisit, readings: list[Reading]) -> tuple[str, str, str]:
     if visit.reason:
         known = REASONS[visit.reason]
-        return "bad", known.says + (f" ({visit.detail})" if visit.detail else ""), known.next
+        # The fingerprint stands beside the key that waits to be accepted, once is enough.
+        detail = "" if visit.reason.startswith("host_key") else visit.detail
+        return "bad", known.says + (f" ({detail})" if detail else ""), known.next
     for reading in readings:
         for finding in reading.findings:
             if finding["code"] == "access.kernel_log":
