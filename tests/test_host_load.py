@@ -14,6 +14,7 @@ import pytest
 from probes.catalog.host_load import PROBE, findings, parse
 from probes.core import ParseError
 from tests.support.collectors import capture_here, old_and_new_pythons
+from tests.support.wait import until
 
 SPIN = "import sys\nif sys.argv[1:]: open('/proc/self/comm', 'w').write(sys.argv[1])\nwhile True: pass"
 
@@ -157,6 +158,33 @@ def test_a_busy_python_is_taken_for_a_rank_and_measured(python: str, busy: subpr
     assert read.interval_s is not None and 0.9 < read.interval_s < 3
     assert read.cpus and read.memory_total_bytes and read.boot_at and read.cpu
     list(findings(read))
+
+
+@pytest.mark.needs_root
+def test_a_rank_that_a_quota_holds_back_is_found_with_its_quota(busy: subprocess.Popen[bytes]) -> None:
+    """Held to 5 % of a CPU it uses little, but waits for more."""
+    old = Path("/sys/fs/cgroup/cpu")
+    group = (old if old.is_dir() else Path("/sys/fs/cgroup")) / f"golden15-test-{busy.pid}"
+    try:
+        group.mkdir()
+        if old.is_dir():
+            (group / "cpu.cfs_quota_us").write_text("5000")
+        else:
+            (group / "cpu.max").write_text("5000 100000")
+        (group / "cgroup.procs").write_text(str(busy.pid))
+    except OSError as error:
+        if group.is_dir():
+            group.rmdir()
+        pytest.skip(f"cannot run here: no cgroup with a CPU quota can be made ({error})")
+    try:
+        read = parse(capture_here(PROBE).text)
+    finally:
+        busy.kill()
+        busy.wait()
+        until(lambda: not group.rmdir(), 10, "the cgroup to be empty")
+    (quota,) = [quota for quota in read.quotas if busy.pid in quota.pids]
+    assert quota.cpus == 0.05 and quota.throttled_percent is not None and quota.throttled_percent > 25
+    assert [process.rank for process in read.processes if process.pid == busy.pid] == [True]
 
 
 @pytest.mark.parametrize("busy", [("x\n==> a <==",), ("a (b) c:d",)], indirect=True)
