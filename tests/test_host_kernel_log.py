@@ -242,6 +242,7 @@ def test_a_drive_without_a_disk_in_it_is_no_fault(device: str, severity: str) ->
         ("Buffer I/O error on dev dm-0, logical block 7, async page read", "dm-0"),
         ("Buffer I/O error on device sdb, logical block 7", "sdb"),
         ("critical medium error, dev sdc, sector 7", "sdc"),
+        ("EXT4-fs (sde1): I/O error while writing superblock", "sde1"),
         ('XFS (nvme0n1p1): metadata I/O error in "xfs_buf_ioend" at daddr 0x1 len 8 error 5', "nvme0n1p1"),
         ("EXT4-fs error (device sdd1): ext4_find_entry:1455: inode #2: comm ls: reading directory lblock 0", "sdd1"),
     ],

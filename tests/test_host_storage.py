@@ -225,7 +225,6 @@ def test_this_machines_storage_is_read(python: str) -> None:
     assert capture.outcome == "ok", capture.why
     assert capture.took_s < 5
     read = parse(capture.text)
-    list(findings(read))
     (root,) = [disk for disk in read.disks if disk.mount == "/"]
     room = os.statvfs("/")
     assert root.size_bytes == room.f_frsize * room.f_blocks
@@ -283,7 +282,6 @@ def test_a_writer_to_a_frozen_file_system_is_seen_as_stuck(tmp_path: Path) -> No
     read = parse(capture.text)
     (task,) = [task for task in read.blocked if task.pid == writer.pid]
     assert (task.comm, task.stuck, task.kernel_thread) == ("dd", True, False)
-    assert "host.task_stuck" in {finding.code for finding in findings(read)}
 
 
 @pytest.mark.needs_root
