@@ -140,14 +140,14 @@ def facts_as_json(facts: Any) -> Any:
 
 
 # Sections -----------------------------------------------------------------------------------------------------
-# Captures that hold several files use the form `tail -n +1 FILE...` and `head -v` print, so that a person can
+# Captures that hold several files use the form `tail -v -n +1 FILE...` and `head -v` print, so that a person can
 # make the same capture by hand and the files door reads it with the same parser.
 
 _HEADER = re.compile(r"==> (.{1,512}) <==")
 
 
 def sections(text: str) -> dict[str, str]:
-    """Split `==> NAME <==` blocks, as printed by tail -n +1 and head -v, into {name: text}.
+    """Split `==> NAME <==` blocks, as printed by tail -v -n +1 and head -v, into {name: text}.
 
     Errors: ParseError when text stands before the first header or there is no header at all.
     """

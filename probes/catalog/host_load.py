@@ -169,6 +169,6 @@ PROBE = Probe(
     parse,
     findings,
     collect=_collect,
-    by_hand="tail -n +1 /proc/pressure/* /proc/loadavg /proc/meminfo; cat /sys/fs/cgroup/cpu.stat",
+    by_hand="tail -v -n +1 /proc/pressure/* /proc/loadavg /proc/meminfo; cat /sys/fs/cgroup/cpu.stat",
     timeout_s=5.0,
 )

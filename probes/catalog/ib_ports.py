@@ -33,7 +33,7 @@ MEANING = {
 
 
 def parse(text: str) -> IbPorts:
-    """Blocks of `tail -n +1 FILES` into IbPorts. Any prefix before `infiniband/` in the names is accepted."""
+    """Blocks of `tail -v -n +1 FILES` into IbPorts. Any prefix before `infiniband/` in the names is accepted."""
     parts = sections(text)
     files: dict[str, dict[str, str]] = {}
     silent = []
@@ -237,7 +237,7 @@ PROBE = Probe(
     parse,
     findings,
     collect=collect,
-    by_hand="tail -n +1 /sys/class/infiniband/*/ports/*/{state,phys_state,rate,link_layer,counters/*}",
+    by_hand="tail -v -n +1 /sys/class/infiniband/*/ports/*/{state,phys_state,rate,link_layer,counters/*}",
     timeout_s=5.0,
     max_bytes=1_048_576,
     touches="proc",

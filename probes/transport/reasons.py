@@ -23,9 +23,9 @@ class Reason:
 
 REASONS: dict[str, Reason] = {
     "name_not_found": Reason("unreachable", "name not found", "check the spelling, DNS, or give the node an address"),
-    "refused": Reason("unreachable", "connection refused", "the machine is up but no SSH server listens on this port"),
+    "refused": Reason("unreachable", "connection refused", "start sshd there, or correct the port; the machine itself is up"),
     "no_route": Reason("unreachable", "no route to the node", "check the network, or set a jump host"),
-    "connect_timeout": Reason("unreachable", "no answer to the connection", "the node or its network is down, or a firewall drops packets"),
+    "connect_timeout": Reason("unreachable", "no answer to the connection", "see whether the node has power and network; a firewall may drop the packets"),
     "no_ssh": Reason("unreachable", "something answers, but it is not an SSH server", "check address and port"),
     "sshd_silent": Reason("unreachable", "connected, but the SSH server says nothing", "the node is overloaded or hung: use its console or BMC"),
     "sshd_busy": Reason("unreachable", "its SSH server turns new connections away", "it is alive: raise MaxStartups there, or ask again"),
