@@ -155,7 +155,6 @@ def test_a_kernel_thread_or_an_unknown_wait_is_a_warning() -> None:
         ("nvidia_ioctl", "the NVIDIA driver"),
         ("os_acquire_rwlock_write", "the NVIDIA driver"),
         ("request_wait_answer", ""),
-        ("ep_poll_wait", ""),
         ("", ""),
     ],
 )
