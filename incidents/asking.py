@@ -19,7 +19,7 @@ from incidents.services import runs
 from probes import catalog, suites
 from probes.core import Capture
 from probes.core import Reading as Read
-from probes.transport import NodeEnd, Settings, Target, ssh
+from probes.transport import NodeEnd, Plan, Settings, Target, ssh
 
 Item = Capture | NodeEnd | BaseException | None  # None: every node has ended
 
@@ -86,9 +86,7 @@ def _drain(held: runs.Claim, items: queue.Queue[Item]) -> None:
             return
 
 
-def _ask(
-    held: runs.Claim, plan: ssh.Plan, settings: Settings, items: queue.Queue[Item], stop: threading.Event
-) -> None:
+def _ask(held: runs.Claim, plan: Plan, settings: Settings, items: queue.Queue[Item], stop: threading.Event) -> None:
     async def ask() -> None:
         stream = ssh.ask([target_of(node) for node in held.nodes], plan, settings)
         async for item in stream:

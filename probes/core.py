@@ -130,7 +130,9 @@ def interpret(probe: Probe[Any], capture: Capture) -> Reading:
     except ParseError as error:
         return Reading(capture, parse_error=str(error))
     except Exception as error:  # hostile or unforeseen output must not take the run down with it
-        return Reading(capture, parse_error=f"{probe.name}: parser stopped on this output ({type(error).__name__}: {error})")
+        return Reading(
+            capture, parse_error=f"{probe.name}: parser stopped on this output ({type(error).__name__}: {error})"
+        )
     return Reading(capture, facts, found)
 
 
@@ -170,9 +172,9 @@ def sections(text: str) -> dict[str, str]:
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _BAD = {c: 0x2400 + c for c in range(0x20) if c not in (0x09, 0x0A)} | {0x7F: 0x2421}
-_BAD |= {c: 0xFFFD for c in range(0x80, 0xA0)}
+_BAD |= dict.fromkeys(range(128, 160), 65533)
 _BAD |= {c: f"‹U+{c:04X}›" for c in (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF)}
-_BAD |= {c: 0xFFFD for c in range(0xD800, 0xE000)}
+_BAD |= dict.fromkeys(range(55296, 57344), 65533)
 _MANY_ESCAPES = 4096  # stripping costs time per escape; a block with more is shown with visible escapes instead
 
 

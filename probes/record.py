@@ -18,7 +18,9 @@ class RecordError(Exception):
 def write(folder: Path, case: str, capture: Capture) -> tuple[Path, Path]:
     """Write FOLDER/<probe>/<case>.out and a draft .json beside it; returns both paths. Never overwrites."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{0,60}", case):
-        raise RecordError(f"{case!r} is not a case name: lower-case letters, digits, dots and dashes, such as port-down")
+        raise RecordError(
+            f"{case!r} is not a case name: lower-case letters, digits, dots and dashes, such as port-down"
+        )
     if capture.outcome != "ok":
         raise RecordError(f"{capture.node} did not answer {capture.probe}: {capture.outcome}. {capture.why}")
     place = folder / capture.probe

@@ -96,7 +96,7 @@ def isolate(calls: List[Tuple[str, Callable[[], str]]], deadline_s: float) -> Li
     {"name", "outcome", "text", "why", "state", "wchan", "took_s"}; outcome as for a capture.
     """
     children = [Child(name, call, deadline_s, 262144, own_session=False) for name, call in calls]
-    while not all([child.step() for child in children]):
+    while not all([child.step() for child in children]):  # noqa: C419  (each must be stepped, not only up to the first)
         time.sleep(0.01)
     if any(child.outcome == "hung" for child in children):
         _tell(hung=True)
@@ -194,7 +194,14 @@ class Child:
                 _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the runner, whatever killed it
                 if os.getppid() != parent:
                     os._exit(70)
-            for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
+            for number in (
+                signal.SIGALRM,
+                signal.SIGTERM,
+                signal.SIGHUP,
+                signal.SIGINT,
+                signal.SIGPIPE,
+                signal.SIGCHLD,
+            ):
                 signal.signal(number, signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
             null = os.open("/dev/null", os.O_RDONLY)
@@ -423,7 +430,7 @@ class Runner:
     def patience(self) -> float:
         """Seconds until something may be due. SIGCHLD and standard input wake earlier."""
         now = time.monotonic()
-        due = [self.began + self.plan["deadline_s"]]
+        due = [self.began + self.plan["deadline_s"]]  # type: List[float]
         for child, _ in self.running.values():
             due.append(child.killed_at + GRACE_S if child.killed_at else child.mono + child.deadline_s)
         return min(1.0, max(0.01, min(due) - now))
@@ -450,7 +457,8 @@ class Runner:
             child.outcome, child.truncated, out = "failed", True, b""
             child.why = "this node's %d bytes for one run are spent; its output was dropped" % self.plan["max_bytes"]
         self.sent += len(out)
-        words = {"probe": child.name, "outcome": child.outcome, "why": child.why[:1000], "rc": child.rc}
+        words = {"probe": child.name, "outcome": child.outcome, "why": child.why[:1000]}  # type: Dict[str, Any]
+        words["rc"] = child.rc
         words.update({"at": child.at, "mono": child.mono, "took_s": round(child.took_s, 4)})
         words.update({"truncated": child.truncated, "state": child.state, "wchan": child.wchan})
         words["err"] = child.output("err", 2048).decode("utf-8", "replace")

@@ -46,4 +46,6 @@ def suite_or_probe(name: str) -> Suite:
         return SUITES[name]
     if name in catalog.load():
         return Suite(name, catalog.load()[name].question, (name,), catalog.load()[name].timeout_s + 4)
-    raise KeyError(f"no suite or probe is called {name}. Suites: {', '.join(SUITES)}. Probes: {', '.join(catalog.load())}")
+    raise KeyError(
+        f"no suite or probe is called {name}. Suites: {', '.join(SUITES)}. Probes: {', '.join(catalog.load())}"
+    )

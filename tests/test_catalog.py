@@ -26,7 +26,10 @@ CASES = sorted(path for name in PROBES for path in (FIXTURES / name).glob("*.jso
 OLD_PYTHONS = [
     str(path)
     for version in ("3.6", "3.7", "3.8")
-    for path in [*Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), *map(Path, filter(None, [shutil.which(f"python{version}")]))][:1]
+    for path in [
+        *Path.home().glob(f".pyenv/versions/{version}.*/bin/python"),
+        *map(Path, filter(None, [shutil.which(f"python{version}")])),
+    ][:1]
     if "shims" not in str(path)
 ]
 
@@ -80,7 +83,15 @@ def test_a_probe_keeps_the_rules_of_the_house(probe: Probe[Any]) -> None:
 
 @pytest.mark.parametrize("probe", PROBES.values(), ids=lambda probe: probe.name)
 def test_hostile_output_never_takes_the_run_down(probe: Probe[Any]) -> None:
-    for text in (b"", b"\0" * 500, b"==> x <==\n" * 50, b"\xff\xfe\x00", b"9" * 20_000, "\u202e‮".encode() * 50, b"==> access <==\n[[[[" ):
+    for text in (
+        b"",
+        b"\0" * 500,
+        b"==> x <==\n" * 50,
+        b"\xff\xfe\x00",
+        b"9" * 20_000,
+        "\u202e‮".encode() * 50,
+        b"==> access <==\n[[[[",
+    ):
         reading = interpret(probe, Capture("node", probe.name, "ok", text))
         assert reading.parse_error == "" or "parser stopped" not in reading.parse_error, reading.parse_error
 

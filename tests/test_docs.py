@@ -74,7 +74,14 @@ def test_every_make_target_and_module_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (BASE / "Makefile").read_text(), re.MULTILINE))
     for document in DOCUMENTS:
         text = document.read_text()
-        assert set(re.findall(r"\bmake ([a-z][a-z-]+)\b(?=[`\s;]| +#)", "\n".join(re.findall(r"`[^`]*`|^make .*$", text, re.M)))) <= targets
+        assert (
+            set(
+                re.findall(
+                    r"\bmake ([a-z][a-z-]+)\b(?=[`\s;]| +#)", "\n".join(re.findall(r"`[^`]*`|^make .*$", text, re.M))
+                )
+            )
+            <= targets
+        )
         for path in re.findall(r"`((?:probes|incidents|config|tests|docs|static)/[\w./-]+?)/?`", text):
             if "host_uptime" not in path and "host.uptime" not in path and "<" not in path:
                 assert (BASE / path).exists() or list(BASE.glob(path)), f"{document.name} names {path}"
@@ -84,7 +91,9 @@ def test_the_commands_page_lists_the_suites_and_options_there_are() -> None:
     page = (BASE / "docs/probes-command.md").read_text()
     for suite in suites.SUITES:
         assert f"`{suite}`" in page
-    usage = subprocess.run([sys.executable, "-m", "probes", "run", "--help"], capture_output=True, text=True, check=True)
+    usage = subprocess.run(
+        [sys.executable, "-m", "probes", "run", "--help"], capture_output=True, text=True, check=True
+    )
     for option in re.findall(r"--[a-z-]+", usage.stdout):
         assert option == "--help" or option in page or option == "--ssh-config", option
 

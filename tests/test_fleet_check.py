@@ -1,4 +1,4 @@
-""""Check the fleet" on real sshd nodes: what is wrong with each is said in plain words, on the page and in a terminal."""
+"""The check of the fleet on real sshd nodes: what is wrong with each is said in plain words, everywhere."""
 
 from __future__ import annotations
 
@@ -192,7 +192,9 @@ def test_reading_the_page_changes_nothing_and_strangers_see_nothing(client: Clie
     assert Node.objects.count() == 1
 
 
-def test_the_fleet_page_asks_the_same_few_queries_at_any_size(client: Client, ada: User, django_assert_max_num_queries: object) -> None:
+def test_the_fleet_page_asks_the_same_few_queries_at_any_size(
+    client: Client, ada: User, django_assert_max_num_queries: object
+) -> None:
     client.force_login(ada)
     add_nodes("gpu-[0001-1024]", Login(), None)
     with django_assert_max_num_queries(12):  # type: ignore[operator]
@@ -209,7 +211,14 @@ def test_a_hostile_name_or_answer_is_shown_as_text(client: Client, ada: User) ->
     add_nodes("gpu-001", Login(), None)
     run = SuiteRun.objects.create(suite="check", started_at=timezone.now(), node_count=1)
     NodeVisit.objects.create(
-        run=run, node=Node.objects.get(), at=timezone.now(), reason="lost", detail="<script>alert(1)</script>", took_s=1, connect_s=0, tries=1
+        run=run,
+        node=Node.objects.get(),
+        at=timezone.now(),
+        reason="lost",
+        detail="<script>alert(1)</script>",
+        took_s=1,
+        connect_s=0,
+        tries=1,
     )
     page = client.get("/fleet/").content.decode()
     assert "<script>alert" not in page

@@ -79,7 +79,9 @@ def row(page: Any, node: str) -> Any:
     return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=node))
 
 
-def test_from_an_empty_fleet_to_nodes_that_are_ready(lab: Lab, open_page: Callable[..., Any], check_accessibility: Any) -> None:
+def test_from_an_empty_fleet_to_nodes_that_are_ready(
+    lab: Lab, open_page: Callable[..., Any], check_accessibility: Any
+) -> None:
     nodes_of_all_kinds(lab)
     page = open_page()
     expect(page.get_by_text("No nodes yet")).to_be_visible()

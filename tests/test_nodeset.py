@@ -25,7 +25,10 @@ def test_a_folded_nodeset_becomes_names_and_back() -> None:
         ("gpu-001 max_slots=8 slots=8  # rack 4", Target("gpu-001")),
         ("root@gpu-001:2222", Target("gpu-001", user="root", port=2222)),
         ("gpu-001:2222", Target("gpu-001", port=2222)),
-        ("w1 ansible_host=10.0.0.1 ansible_port=2200 ansible_user=ops", Target("w1", address="10.0.0.1", user="ops", port=2200)),
+        (
+            "w1 ansible_host=10.0.0.1 ansible_port=2200 ansible_user=ops",
+            Target("w1", address="10.0.0.1", user="ops", port=2200),
+        ),
         ("10.0.0.9 gpu-009 gpu-009.cluster", Target("gpu-009", address="10.0.0.9")),
         ("10.0.0.9", Target("10.0.0.9")),
         ("fe80::1", Target("fe80::1")),
@@ -42,14 +45,32 @@ def test_a_pasted_inventory_gives_each_node_once_in_order() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["-oProxyCommand=id", "a;id", "$(id)", "a|b", "`id`", "a\x00b", "a\u202eb", "../../etc", "a'b", 'a"b', "gpu-[1-", "@all", "a&b", "node\x1b[2J"],
+    [
+        "-oProxyCommand=id",
+        "a;id",
+        "$(id)",
+        "a|b",
+        "`id`",
+        "a\x00b",
+        "a\u202eb",
+        "../../etc",
+        "a'b",
+        'a"b',
+        "gpu-[1-",
+        "@all",
+        "a&b",
+        "node\x1b[2J",
+    ],
 )
 def test_what_could_be_an_option_or_a_command_is_no_node(text: str) -> None:
     with pytest.raises(NodesetError):
         parse_hosts(text)
 
 
-@pytest.mark.parametrize("text", ["x[1-999999999]", "x[1-1000][1-1000]", ",".join(f"r{i}n[1-9999]" for i in range(9)), "x[1-99999999999999999999]"])
+@pytest.mark.parametrize(
+    "text",
+    ["x[1-999999999]", "x[1-1000][1-1000]", ",".join(f"r{i}n[1-9999]" for i in range(9)), "x[1-99999999999999999999]"],
+)
 def test_a_nodeset_of_millions_is_refused_at_once(text: str) -> None:
     began = time.process_time()
     with pytest.raises(NodesetError, match="more than"):

@@ -24,8 +24,20 @@ from tests.support.wait import until
 PYTHONS = sorted(
     {
         str(path.resolve())
-        for name in ("python3.6", "python3.7", "python3.8", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13")
-        for path in [*Path.home().glob(f".pyenv/versions/{name[6:]}.*/bin/python"), *map(Path, filter(None, [shutil.which(name)]))]
+        for name in (
+            "python3.6",
+            "python3.7",
+            "python3.8",
+            "python3.9",
+            "python3.10",
+            "python3.11",
+            "python3.12",
+            "python3.13",
+        )
+        for path in [
+            *Path.home().glob(f".pyenv/versions/{name[6:]}.*/bin/python"),
+            *map(Path, filter(None, [shutil.which(name)])),
+        ]
         if path.exists() and "shims" not in str(path)
     }
     | {"/usr/bin/python3"}
@@ -94,10 +106,12 @@ def alive(marker: str) -> list[str]:
 def two_parts() -> dict[str, str]:
     """Annotations and a docstring that Python 3.6 could not all compile."""
     numbers: list[int] = [1, 2]
-    return {"first": "one\ntwo", "second": "%d bytes: \udcff" % len(numbers)}
+    return {"first": "one\ntwo", "second": f"{len(numbers)} bytes: \udcff"}
 
 
-@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).name if "pyenv" not in path else path.split("/")[4])
+@pytest.mark.parametrize(
+    "python", PYTHONS, ids=lambda path: Path(path).name if "pyenv" not in path else path.split("/")[4]
+)
 def test_every_python_there_is_runs_commands_and_collectors(python: str) -> None:
     plan = Plan((probe("a.command", command=("echo", "hello")), probe("a.collect", collect=two_parts)))
     said = run(plan, python)
@@ -150,7 +164,9 @@ def test_each_way_to_fail_has_its_own_outcome_and_says_why() -> None:
 
 
 def test_a_slow_probe_does_not_delay_the_others(started: Any) -> None:
-    process = started(Plan((probe("a.slow", command=("sleep", "30"), timeout_s=3), probe("a.fast", command=("echo", "x")))))
+    process = started(
+        Plan((probe("a.slow", command=("sleep", "30"), timeout_s=3), probe("a.fast", command=("echo", "x"))))
+    )
     began = time.monotonic()
     assert json.loads(process.stdout.readline()[10:])["probe"] == "a.fast"
     assert time.monotonic() - began < 2
@@ -168,7 +184,7 @@ def test_a_probe_that_prints_without_end_is_stopped_at_its_cap_and_its_first_byt
 
 def flooding_tool() -> dict[str, str]:
     status, out, err = sh(["yes"], 5000)
-    return {"answer": "%d %d" % (status, len(out))}
+    return {"answer": f"{status} {len(out)}"}
 
 
 def test_a_tool_that_a_collector_runs_is_stopped_at_its_cap() -> None:
@@ -211,7 +227,9 @@ def test_children_die_with_a_runner_that_is_killed(started: Any) -> None:
 
 def test_a_controller_that_stops_reading_does_not_keep_the_runner_for_ever(started: Any) -> None:
     noise = ("head", "-c", "200000", "/dev/urandom")  # more than a pipe holds, and it does not compress
-    process = started(Plan((probe("a.noise", command=noise), probe("a.slow", command=("sleep", "31536004"))), deadline_s=1))
+    process = started(
+        Plan((probe("a.noise", command=noise), probe("a.slow", command=("sleep", "31536004"))), deadline_s=1)
+    )
     until(lambda: process.poll() is not None, 15, "the runner to end by its own alarm")
     assert not alive("31536004")
 
@@ -251,7 +269,7 @@ def one_slow_of_two() -> dict[str, str]:
         return "never"
 
     results = isolate([("quick", quick), ("slow", slow)], 0.5)
-    return {result["name"]: "%s %s" % (result["outcome"], result["text"]) for result in results}
+    return {result["name"]: "{outcome} {text}".format(**result) for result in results}
 
 
 def test_isolated_calls_fail_alone() -> None:
@@ -271,13 +289,24 @@ def frozen(tmp_path: Path) -> Iterator[FrozenMount]:
 def test_a_child_that_cannot_be_killed_is_abandoned_and_named(frozen: FrozenMount, how: str) -> None:
     writes = f"echo x > {frozen.mount}/file"
     if how == "directly":
-        wedged = probe("a.wedged", command=("dd", "if=/dev/zero", f"of={frozen.mount}/file", "count=1"), timeout_s=0.5, touches="driver")
+        wedged = probe(
+            "a.wedged",
+            command=("dd", "if=/dev/zero", f"of={frozen.mount}/file", "count=1"),
+            timeout_s=0.5,
+            touches="driver",
+        )
     elif how == "below a shell":
         wedged = probe("a.wedged", command=("sh", "-c", f"(sh -c '{writes}'); true"), timeout_s=0.5, touches="driver")
     else:
-        wedged = Probe("a.wedged", "?", str, nothing, collect=isolated_write(frozen.mount), timeout_s=4, touches="driver")
+        wedged = Probe(
+            "a.wedged", "?", str, nothing, collect=isolated_write(frozen.mount), timeout_s=4, touches="driver"
+        )
     began = time.monotonic()
-    said = run(Plan((wedged, probe("a.next", command=("echo", "x"), touches="driver"), probe("a.other", command=("echo", "x")))))
+    said = run(
+        Plan(
+            (wedged, probe("a.next", command=("echo", "x"), touches="driver"), probe("a.other", command=("echo", "x")))
+        )
+    )
     assert time.monotonic() - began < 8
     if how == "in an isolated call":
         assert said["a.wedged"]["outcome"] == "ok"
@@ -294,14 +323,14 @@ def test_a_child_that_cannot_be_killed_is_abandoned_and_named(frozen: FrozenMoun
 
 def isolated_write(mount: Path) -> Any:
     """A collector with the path in its source; written to a module file so that its source can be found."""
-    source = f'''
+    source = f"""
 def collect():
     import json
     def write():
         open({str(mount / "file")!r}, "w").write("x")
         return "written"
     return {{"isolated": json.dumps(isolate([("write", write)], 0.5))}}
-'''
+"""
     path = mount.parent / "collector.py"
     path.write_text(source)
     import importlib.util

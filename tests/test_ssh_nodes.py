@@ -38,7 +38,9 @@ def settings_of(lab: Lab, **more: object) -> Settings:
     return Settings(config=[str(lab.config)], **more)  # type: ignore[arg-type]
 
 
-def ask(lab: Lab, names: list[str], plan: Plan | None = None, **more: object) -> tuple[dict[tuple[str, str], Capture], dict[str, NodeEnd]]:
+def ask(
+    lab: Lab, names: list[str], plan: Plan | None = None, **more: object
+) -> tuple[dict[tuple[str, str], Capture], dict[str, NodeEnd]]:
     """Captures by (node, probe) and ends by node. Each must come exactly once."""
     captures: dict[tuple[str, str], Capture] = {}
     ends: dict[str, NodeEnd] = {}
@@ -86,7 +88,11 @@ def test_one_run_over_a_healthy_node_and_one_of_each_trouble(lab: Lab, tmp_path:
         lab.start("healthy")
         lab.name("down", lab.address(), free_port())
         lab.start("flooding", tools={"nvidia-smi": NVIDIA_SMI_FLOODS})
-        lab.start("chatty", sshd=f"Banner {lab.known_hosts}", rc="echo 'Welcome to'; printf 'the cluster @golden15 '; cat >/dev/null </dev/null\n")
+        lab.start(
+            "chatty",
+            sshd=f"Banner {lab.known_hosts}",
+            rc="echo 'Welcome to'; printf 'the cluster @golden15 '; cat >/dev/null </dev/null\n",
+        )
         lab.start("wedged", tools={"nvidia-smi": f"#!/bin/sh\necho x > {frozen.mount}/nvidia\n"})
         lab.start("busy", sshd="MaxStartups 3")
         names = ["healthy", "down", "flooding", "chatty", "wedged", "busy"]
@@ -105,7 +111,10 @@ def test_one_run_over_a_healthy_node_and_one_of_each_trouble(lab: Lab, tmp_path:
         assert "Welcome to" in ends["chatty"].chatter
         assert ends["down"].reason == "refused"
         assert {captures["down", p].outcome for p in suite.probes} == {"unreachable"}
-        assert captures["flooding", "gpu.state"].outcome == "failed" or catalog.read(captures["flooding", "gpu.state"]).parse_error
+        assert (
+            captures["flooding", "gpu.state"].outcome == "failed"
+            or catalog.read(captures["flooding", "gpu.state"]).parse_error
+        )
         assert captures["flooding", "host.load"].outcome == "ok", "one probe's flood costs the others nothing"
         wedged = captures["wedged", "gpu.state"]
         told = wedged.state == "D" or '"D"' in wedged.text or "state D" in wedged.text
@@ -191,7 +200,19 @@ def test_a_host_certificate_of_a_trusted_authority_is_enough(lab: Lab) -> None:
     place = lab.folder / "certified"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", lab.folder / "ca"], check=True)
     subprocess.run(
-        ["ssh-keygen", "-q", "-s", lab.folder / "ca", "-I", "certified", "-h", "-n", node.address, place / "host_key.pub"], check=True
+        [
+            "ssh-keygen",
+            "-q",
+            "-s",
+            lab.folder / "ca",
+            "-I",
+            "certified",
+            "-h",
+            "-n",
+            node.address,
+            place / "host_key.pub",
+        ],
+        check=True,
     )
     lab.stop(node)
     with (place / "sshd_config").open("a") as config:
@@ -204,7 +225,9 @@ def test_a_host_certificate_of_a_trusted_authority_is_enough(lab: Lab) -> None:
     assert ends["certified"].reason == ""
 
 
-@pytest.mark.parametrize("line", ["UserKnownHostsFile none", "StrictHostKeyChecking no", "StrictHostKeyChecking accept-new"])
+@pytest.mark.parametrize(
+    "line", ["UserKnownHostsFile none", "StrictHostKeyChecking no", "StrictHostKeyChecking accept-new"]
+)
 def test_no_line_of_an_ssh_configuration_switches_host_keys_off(lab: Lab, line: str) -> None:
     lab.start("stranger", trust=False)
     lab.config.write_text(f"{line}\nUserKnownHostsFile /dev/null\n{lab.config.read_text()}")
@@ -340,7 +363,19 @@ def test_nothing_is_left_on_any_node_after_the_controller_was_killed_in_the_midd
     names = [f"node-{i}" for i in range(3)]
     for name in names:
         lab.start(name, tools=slow)
-    command = [sys.executable, "-m", "probes", "run", "--nodes", "node-[0-2]", "--suite", "capture", "--json", "-F", str(lab.config)]
+    command = [
+        sys.executable,
+        "-m",
+        "probes",
+        "run",
+        "--nodes",
+        "node-[0-2]",
+        "--suite",
+        "capture",
+        "--json",
+        "-F",
+        str(lab.config),
+    ]
     controller = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     for name in names:
         until(lambda name=name: any("sleep" in p for p in lab.nodes[name].processes()), 20, f"{name} to be busy")  # type: ignore[misc]
@@ -363,7 +398,7 @@ def test_a_node_whose_disks_are_full_still_answers(lab: Lab) -> None:
 @pytest.mark.skipif(not ROOT, reason="needs root: namespaces")
 def test_a_clock_that_is_903_seconds_ahead_is_measured_within_its_bound(lab: Lab) -> None:
     faketime = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    shim = f"#!/bin/sh\nLD_PRELOAD={faketime} FAKETIME=+903 FAKETIME_DONT_FAKE_MONOTONIC=1 exec /usr/bin/python3 \"$@\"\n"
+    shim = f'#!/bin/sh\nLD_PRELOAD={faketime} FAKETIME=+903 FAKETIME_DONT_FAKE_MONOTONIC=1 exec /usr/bin/python3 "$@"\n'
     lab.start("ahead", tools={"python3": shim})
     lab.start("right")
     captures, _ = ask(lab, ["ahead", "right"])
@@ -380,12 +415,26 @@ def test_the_command_prints_what_a_person_needs(lab: Lab) -> None:
     lab.start("gpu-001")
     lab.name("gpu-002", lab.address(), free_port())
     lab.name("gpu-003", lab.address(), free_port())
-    base = [sys.executable, "-m", "probes", "run", "--nodes", "gpu-[001-003]", "--suite", "check", "-F", str(lab.config)]
+    base = [
+        sys.executable,
+        "-m",
+        "probes",
+        "run",
+        "--nodes",
+        "gpu-[001-003]",
+        "--suite",
+        "check",
+        "-F",
+        str(lab.config),
+    ]
     said = subprocess.run(base, capture_output=True, text=True, timeout=60)
     assert said.returncode == 1
     assert "No answer: gpu-[002-003] connection refused" in said.stdout
     assert "1 of 3 nodes answered" in said.stdout
-    lines = [json.loads(line) for line in subprocess.run([*base, "--json"], capture_output=True, text=True).stdout.splitlines()]
+    lines = [
+        json.loads(line)
+        for line in subprocess.run([*base, "--json"], capture_output=True, text=True).stdout.splitlines()
+    ]
     assert {line["schema"] for line in lines} == {1}
     assert [line["kind"] for line in lines].count("reading") == 6
     assert [line["kind"] for line in lines].count("node") == 3
@@ -397,12 +446,20 @@ def test_saved_captures_replay_to_the_same_readings(lab: Lab, tmp_path: Path) ->
     lab.start("gpu-001")
     lab.name("gpu-002", lab.address(), free_port())
     base = [sys.executable, "-m", "probes", "run", "--suite", "check", "--json"]
-    live = subprocess.run([*base, "--nodes", "gpu-[001-002]", "-F", str(lab.config), "--save", str(tmp_path / "saved")], capture_output=True, text=True)
+    live = subprocess.run(
+        [*base, "--nodes", "gpu-[001-002]", "-F", str(lab.config), "--save", str(tmp_path / "saved")],
+        capture_output=True,
+        text=True,
+    )
     again = subprocess.run([*base, "--replay", str(tmp_path / "saved")], capture_output=True, text=True)
 
     def readings(text: str) -> dict[tuple[str, str], object]:
         lines = [json.loads(line) for line in text.splitlines()]
-        return {(x["node"], x["probe"]): {k: x[k] for k in ("outcome", "why", "facts", "findings", "at")} for x in lines if x["kind"] == "reading"}
+        return {
+            (x["node"], x["probe"]): {k: x[k] for k in ("outcome", "why", "facts", "findings", "at")}
+            for x in lines
+            if x["kind"] == "reading"
+        }
 
     assert readings(live.stdout) == readings(again.stdout)
     assert len(readings(again.stdout)) == 4
@@ -410,7 +467,19 @@ def test_saved_captures_replay_to_the_same_readings(lab: Lab, tmp_path: Path) ->
 
 def test_a_probe_is_recorded_from_a_real_node_as_a_draft_case(lab: Lab, tmp_path: Path) -> None:
     lab.start("gpu-001")
-    command = [sys.executable, "-m", "probes", "record", "gpu-001", "host.clock", "fine", "--into", str(tmp_path / "cases"), "-F", str(lab.config)]
+    command = [
+        sys.executable,
+        "-m",
+        "probes",
+        "record",
+        "gpu-001",
+        "host.clock",
+        "fine",
+        "--into",
+        str(tmp_path / "cases"),
+        "-F",
+        str(lab.config),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "golden15/pings" in (tmp_path / "cases/host.clock/fine.out").read_text()

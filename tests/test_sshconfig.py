@@ -13,7 +13,10 @@ def told(tmp_path: Path, text: str) -> list[str]:
 
 
 def test_options_that_are_honoured_or_harmless_are_not_mentioned(tmp_path: Path) -> None:
-    text = "Host gpu-*\n  HostName %h.cluster\n  Port=2222\n  User ops\n  ProxyJump bastion\n  IdentityFile ~/.ssh/k\n  ControlMaster auto\n  LogLevel ERROR\n"
+    text = (
+        "Host gpu-*\n  HostName %h.cluster\n  Port=2222\n  User ops\n  ProxyJump bastion\n"
+        "  IdentityFile ~/.ssh/k\n  ControlMaster auto\n  LogLevel ERROR\n"
+    )
     assert told(tmp_path, text) == []
 
 

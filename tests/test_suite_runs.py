@@ -53,7 +53,9 @@ def test_a_run_is_cut_into_shards_and_workers_are_rung_after_commit(
     assert rung == list(run.shards.values_list("pk", flat=True))
 
 
-def test_a_broker_that_is_away_fails_nothing(monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any) -> None:
+def test_a_broker_that_is_away_fails_nothing(
+    monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
     def away(*_: Any, **__: Any) -> None:
         raise ConnectionError("no broker")
 

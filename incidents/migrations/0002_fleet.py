@@ -6,126 +6,236 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('incidents', '0001_people'),
+        ("incidents", "0001_people"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Node',
+            name="Node",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=253, unique=True)),
-                ('address', models.CharField(blank=True, help_text='host name or IP address, when the name is not enough', max_length=253)),
-                ('user', models.CharField(blank=True, max_length=32)),
-                ('port', models.PositiveIntegerField(blank=True, null=True)),
-                ('jump', models.CharField(blank=True, help_text='[user@]host[:port], several with commas', max_length=300)),
-                ('added_at', models.DateTimeField()),
-                ('added_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=253, unique=True)),
+                (
+                    "address",
+                    models.CharField(
+                        blank=True, help_text="host name or IP address, when the name is not enough", max_length=253
+                    ),
+                ),
+                ("user", models.CharField(blank=True, max_length=32)),
+                ("port", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "jump",
+                    models.CharField(blank=True, help_text="[user@]host[:port], several with commas", max_length=300),
+                ),
+                ("added_at", models.DateTimeField()),
+                (
+                    "added_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
+                "ordering": ["name"],
             },
         ),
         migrations.CreateModel(
-            name='SuiteRun',
+            name="SuiteRun",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('suite', models.CharField(max_length=60)),
-                ('started_at', models.DateTimeField()),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('node_count', models.PositiveIntegerField()),
-                ('started_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("suite", models.CharField(max_length=60)),
+                ("started_at", models.DateTimeField()),
+                ("finished_at", models.DateTimeField(null=True)),
+                ("node_count", models.PositiveIntegerField()),
+                (
+                    "started_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-id'],
+                "ordering": ["-id"],
             },
         ),
         migrations.CreateModel(
-            name='HostKey',
+            name="HostKey",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('line', models.TextField()),
-                ('fingerprint', models.CharField(help_text='SHA256:..., as ssh-keygen -l prints it', max_length=80)),
-                ('changed', models.BooleanField(default=False, help_text='shown in place of a key that was known before')),
-                ('offered_at', models.DateTimeField()),
-                ('accepted_at', models.DateTimeField(null=True)),
-                ('how', models.CharField(blank=True, choices=[('one', 'one by one'), ('list', 'by a pasted list')], max_length=4)),
-                ('reason', models.TextField(blank=True, help_text='why a changed key was accepted')),
-                ('replaced_at', models.DateTimeField(help_text='when another key was accepted in its place', null=True)),
-                ('accepted_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='host_keys', to='incidents.node')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("line", models.TextField()),
+                ("fingerprint", models.CharField(help_text="SHA256:..., as ssh-keygen -l prints it", max_length=80)),
+                (
+                    "changed",
+                    models.BooleanField(default=False, help_text="shown in place of a key that was known before"),
+                ),
+                ("offered_at", models.DateTimeField()),
+                ("accepted_at", models.DateTimeField(null=True)),
+                (
+                    "how",
+                    models.CharField(
+                        blank=True, choices=[("one", "one by one"), ("list", "by a pasted list")], max_length=4
+                    ),
+                ),
+                ("reason", models.TextField(blank=True, help_text="why a changed key was accepted")),
+                (
+                    "replaced_at",
+                    models.DateTimeField(help_text="when another key was accepted in its place", null=True),
+                ),
+                (
+                    "accepted_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="host_keys", to="incidents.node"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['node__name', 'offered_at'],
-                'constraints': [models.UniqueConstraint(fields=('node', 'line'), name='host_key_once_per_node'), models.CheckConstraint(condition=models.Q(('accepted_at', None), models.Q(('accepted_by__isnull', False), models.Q(('how', ''), _negated=True)), _connector='OR'), name='host_key_accepted_by_somebody')],
+                "ordering": ["node__name", "offered_at"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("node", "line"), name="host_key_once_per_node"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("accepted_at", None),
+                            models.Q(("accepted_by__isnull", False), models.Q(("how", ""), _negated=True)),
+                            _connector="OR",
+                        ),
+                        name="host_key_accepted_by_somebody",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Shard',
+            name="Shard",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('token', models.PositiveIntegerField(default=0)),
-                ('lease_until', models.DateTimeField(null=True)),
-                ('queued_at', models.DateTimeField()),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('nodes', models.ManyToManyField(related_name='+', to='incidents.node')),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='shards', to='incidents.suiterun')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField()),
+                ("token", models.PositiveIntegerField(default=0)),
+                ("lease_until", models.DateTimeField(null=True)),
+                ("queued_at", models.DateTimeField()),
+                ("finished_at", models.DateTimeField(null=True)),
+                ("nodes", models.ManyToManyField(related_name="+", to="incidents.node")),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="shards", to="incidents.suiterun"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['run', 'number'],
-                'indexes': [models.Index(condition=models.Q(('finished_at', None)), fields=['lease_until'], name='shard_open')],
-                'constraints': [models.UniqueConstraint(fields=('run', 'number'), name='shard_once_per_run')],
+                "ordering": ["run", "number"],
+                "indexes": [
+                    models.Index(condition=models.Q(("finished_at", None)), fields=["lease_until"], name="shard_open")
+                ],
+                "constraints": [models.UniqueConstraint(fields=("run", "number"), name="shard_once_per_run")],
             },
         ),
         migrations.CreateModel(
-            name='Reading',
+            name="Reading",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('probe', models.CharField(max_length=60)),
-                ('outcome', models.CharField(choices=[('ok', 'ok'), ('absent', 'absent'), ('failed', 'failed'), ('timeout', 'timeout'), ('hung', 'hung'), ('denied', 'denied'), ('unreachable', 'unreachable'), ('skipped', 'skipped')], max_length=12)),
-                ('reason', models.CharField(blank=True, max_length=40)),
-                ('why', models.TextField(blank=True)),
-                ('facts', models.JSONField(null=True)),
-                ('findings', models.JSONField(default=list)),
-                ('out', models.BinaryField()),
-                ('sha256', models.CharField(max_length=64)),
-                ('truncated', models.BooleanField(default=False)),
-                ('err', models.TextField(blank=True)),
-                ('node_at', models.FloatField(help_text="the node's own clock, seconds since the epoch", null=True)),
-                ('node_mono', models.FloatField(help_text="the node's monotonic clock, seconds", null=True)),
-                ('boot_id', models.CharField(blank=True, max_length=64)),
-                ('state', models.CharField(blank=True, max_length=8)),
-                ('wchan', models.CharField(blank=True, max_length=128)),
-                ('took_s', models.FloatField()),
-                ('recorded_at', models.DateTimeField()),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='readings', to='incidents.node')),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='readings', to='incidents.suiterun')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("probe", models.CharField(max_length=60)),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("ok", "ok"),
+                            ("absent", "absent"),
+                            ("failed", "failed"),
+                            ("timeout", "timeout"),
+                            ("hung", "hung"),
+                            ("denied", "denied"),
+                            ("unreachable", "unreachable"),
+                            ("skipped", "skipped"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                ("reason", models.CharField(blank=True, max_length=40)),
+                ("why", models.TextField(blank=True)),
+                ("facts", models.JSONField(null=True)),
+                ("findings", models.JSONField(default=list)),
+                ("out", models.BinaryField()),
+                ("sha256", models.CharField(max_length=64)),
+                ("truncated", models.BooleanField(default=False)),
+                ("err", models.TextField(blank=True)),
+                ("node_at", models.FloatField(help_text="the node's own clock, seconds since the epoch", null=True)),
+                ("node_mono", models.FloatField(help_text="the node's monotonic clock, seconds", null=True)),
+                ("boot_id", models.CharField(blank=True, max_length=64)),
+                ("state", models.CharField(blank=True, max_length=8)),
+                ("wchan", models.CharField(blank=True, max_length=128)),
+                ("took_s", models.FloatField()),
+                ("recorded_at", models.DateTimeField()),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="readings", to="incidents.node"
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="readings", to="incidents.suiterun"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['run', 'node__name', 'probe'],
-                'constraints': [models.UniqueConstraint(fields=('run', 'node', 'probe'), name='reading_once_per_run'), models.CheckConstraint(condition=models.Q(('outcome__in', ('ok', 'absent', 'failed', 'timeout', 'hung', 'denied', 'unreachable', 'skipped'))), name='reading_outcome_known')],
+                "ordering": ["run", "node__name", "probe"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("run", "node", "probe"), name="reading_once_per_run"),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "outcome__in",
+                                ("ok", "absent", "failed", "timeout", "hung", "denied", "unreachable", "skipped"),
+                            )
+                        ),
+                        name="reading_outcome_known",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='NodeVisit',
+            name="NodeVisit",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField()),
-                ('reason', models.CharField(blank=True, max_length=40)),
-                ('detail', models.TextField(blank=True, help_text='what the other side said')),
-                ('took_s', models.FloatField()),
-                ('connect_s', models.FloatField()),
-                ('tries', models.PositiveIntegerField()),
-                ('python', models.CharField(blank=True, max_length=20)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='visits', to='incidents.node')),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='visits', to='incidents.suiterun')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("at", models.DateTimeField()),
+                ("reason", models.CharField(blank=True, max_length=40)),
+                ("detail", models.TextField(blank=True, help_text="what the other side said")),
+                ("took_s", models.FloatField()),
+                ("connect_s", models.FloatField()),
+                ("tries", models.PositiveIntegerField()),
+                ("python", models.CharField(blank=True, max_length=20)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="visits", to="incidents.node"
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="visits", to="incidents.suiterun"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['run', 'node__name'],
-                'constraints': [models.UniqueConstraint(fields=('run', 'node'), name='visit_once_per_run')],
+                "ordering": ["run", "node__name"],
+                "constraints": [models.UniqueConstraint(fields=("run", "node"), name="visit_once_per_run")],
             },
         ),
     ]

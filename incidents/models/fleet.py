@@ -9,7 +9,9 @@ class Node(models.Model):
     """One machine of the cluster, by its hostname. Empty fields are left to the SSH configuration."""
 
     name = models.CharField(max_length=253, unique=True)
-    address = models.CharField(max_length=253, blank=True, help_text="host name or IP address, when the name is not enough")
+    address = models.CharField(
+        max_length=253, blank=True, help_text="host name or IP address, when the name is not enough"
+    )
     user = models.CharField(max_length=32, blank=True)
     port = models.PositiveIntegerField(null=True, blank=True)
     jump = models.CharField(max_length=300, blank=True, help_text="[user@]host[:port], several with commas")
@@ -49,7 +51,8 @@ class HostKey(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["node", "line"], name="host_key_once_per_node"),
             models.CheckConstraint(
-                condition=Q(accepted_at=None) | (Q(accepted_by__isnull=False) & ~Q(how="")), name="host_key_accepted_by_somebody"
+                condition=Q(accepted_at=None) | (Q(accepted_by__isnull=False) & ~Q(how="")),
+                name="host_key_accepted_by_somebody",
             ),
         ]
 

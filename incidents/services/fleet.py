@@ -161,7 +161,9 @@ def accept_pasted(text: str, by: User) -> Pasted:
     """
     listed = _listed(text)
     if not listed:
-        raise Refused("No key in it. Paste known_hosts or ssh-keyscan lines, or what ssh-keygen -l prints (SHA256:...).")
+        raise Refused(
+            "No key in it. Paste known_hosts or ssh-keyscan lines, or what ssh-keygen -l prints (SHA256:...)."
+        )
     pasted = Pasted()
     for key in HostKey.objects.select_related("node").filter(accepted_at=None):
         pattern, kind, public = key.line.split()[:3]

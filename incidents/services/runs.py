@@ -143,7 +143,10 @@ def _reading_row(run_id: int, node_id: int, reading: Read) -> Reading:
         why=_text(reading.parse_error or capture.why),
         facts=_json(facts_as_json(reading.facts)),
         findings=_json(
-            [{"code": f.code, "severity": f.severity, "says": f.says, "subject": dict(f.subject)} for f in reading.findings]
+            [
+                {"code": f.code, "severity": f.severity, "says": f.says, "subject": dict(f.subject)}
+                for f in reading.findings
+            ]
         ),
         out=zlib.compress(capture.out, 1),
         sha256=hashlib.sha256(capture.out).hexdigest(),
@@ -216,7 +219,16 @@ def _give_up(shard_id: int) -> int:
     now = timezone.now()
     open_nodes: Iterable[Node] = shard.nodes.exclude(pk__in=asked)
     visits = [
-        NodeVisit(run_id=shard.run_id, node=node, at=now, reason="asker_lost", detail=f"{MOST_CLAIMS} in a row", took_s=0, connect_s=0, tries=0)
+        NodeVisit(
+            run_id=shard.run_id,
+            node=node,
+            at=now,
+            reason="asker_lost",
+            detail=f"{MOST_CLAIMS} in a row",
+            took_s=0,
+            connect_s=0,
+            tries=0,
+        )
         for node in open_nodes
     ]
     NodeVisit.objects.bulk_create(visits, ignore_conflicts=True)

@@ -111,7 +111,9 @@ def accept_pasted(request: HttpRequest) -> HttpResponse:
 
 def _tell_pasted(request: HttpRequest, pasted: services.Pasted) -> None:
     if pasted.accepted:
-        messages.success(request, f"Accepted by your list: {nodeset.fold(pasted.accepted)}. Check the fleet to use them.")
+        messages.success(
+            request, f"Accepted by your list: {nodeset.fold(pasted.accepted)}. Check the fleet to use them."
+        )
     if pasted.refused:
         messages.error(
             request, f"Not accepted, your list holds ANOTHER key: {nodeset.fold(pasted.refused)}. Find out why first."
@@ -137,7 +139,12 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
             messages.success(request, f"{name} is changed. Check the fleet to see whether it answers.")
             return redirect("fleet")
     status = 422 if request.method == "POST" else 200
-    context = {"state": found, "form": form, "node_keys": queries.keys_of(found.node), "readings": queries.last_readings(found.node)}
+    context = {
+        "state": found,
+        "form": form,
+        "node_keys": queries.keys_of(found.node),
+        "readings": queries.last_readings(found.node),
+    }
     return render(request, "incidents/node.html", context, status=status)
 
 

@@ -12,14 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from probes.core import Finding, ParseError, Probe, sections
 from probes.runner import sh, which
-
-OLDEST = (3, 6)
-
-# What probes run through sudo, each with its full path as sudoers wants it.
-SUDO_COMMANDS = ("dmesg",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +36,9 @@ def _collect() -> Mapping[str, str]:
     import pwd
     import sys
 
-    def name_of(number, lookup):
+    def name_of(number: int, lookup: Any) -> str:
         try:
-            return lookup(number)[0]
+            return str(lookup(number)[0])
         except KeyError:
             return str(number)
 
@@ -59,14 +55,13 @@ def _collect() -> Mapping[str, str]:
     sudo, line = "not needed", ""
     if not readable:
         dmesg = which("dmesg") or "/usr/bin/dmesg"
-        line = "%s ALL=(root) NOPASSWD: %s" % (user, dmesg)
-        if not which("sudo"):
-            sudo = "absent"
-        else:
+        line = f"{user} ALL=(root) NOPASSWD: {dmesg}"
+        sudo = "absent"
+        if which("sudo"):
             sudo = "allowed" if sh(["sudo", "-n", "-l", dmesg])[0] == 0 else "refused"
     tools = ["nvidia-smi", "dmesg", "journalctl", "chronyc", "ntpq", "timedatectl", "sudo"]
     answer = {
-        "python": "%d.%d.%d" % sys.version_info[:3],
+        "python": ".".join(map(str, sys.version_info[:3])),
         "user": user,
         "groups": groups,
         "kernel_log": readable,

@@ -38,7 +38,7 @@ def _collect() -> Mapping[str, str]:
     timex = (ctypes.c_ubyte * 256)()  # struct timex, adjtimex(2): modes 0 only reads; the return value 5 is TIME_ERROR
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.byref(timex))
-        parts["adjtimex"] = "state %d" % state
+        parts["adjtimex"] = f"state {state}"
     except (OSError, AttributeError):
         pass
     for name, argv in (
@@ -109,7 +109,7 @@ def _service(parts: Mapping[str, str]) -> tuple[str, bool | None, float | None]:
 
 
 def _chrony_offset(text: str) -> float | None:
-    """"0.000000052 seconds slow of NTP time": slow is behind. The CSV form has no word for the direction."""
+    """ "0.000000052 seconds slow of NTP time": slow is behind. The CSV form has no word for the direction."""
     words = text.split()
     if len(words) < 3 or words[1] != "seconds" or words[2] not in ("slow", "fast"):
         return None

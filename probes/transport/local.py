@@ -23,7 +23,11 @@ async def ask(plan: Plan, node: str = NAME, python: str = sys.executable) -> Asy
     plan = replace(plan, site=tuple(dict.fromkeys([paths["purelib"], paths["platlib"]])))
     began = time.monotonic()
     process = await asyncio.create_subprocess_exec(
-        python, *BOOT_ARGS, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        python,
+        *BOOT_ARGS,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdin and process.stdout and process.stderr
     talk = Conversation(node, plan, plan.program(), process.stdin.write)

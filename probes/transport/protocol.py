@@ -37,7 +37,8 @@ BOOT_ARGS = (
     "-S",
     "-u",
     "-c",
-    'import sys,zlib;i=sys.stdin.buffer;print("@golden15 ready",flush=True);exec(zlib.decompress(i.read(int(i.readline()))))',
+    'import sys,zlib;i=sys.stdin.buffer;print("@golden15 ready",flush=True);'
+    "exec(zlib.decompress(i.read(int(i.readline()))))",
 )
 BOOT = "exec python3 " + " ".join(BOOT_ARGS[:4]) + " '" + BOOT_ARGS[4] + "'"
 

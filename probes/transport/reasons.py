@@ -23,29 +23,85 @@ class Reason:
 
 REASONS: dict[str, Reason] = {
     "name_not_found": Reason("unreachable", "name not found", "check the spelling, DNS, or give the node an address"),
-    "refused": Reason("unreachable", "connection refused", "start sshd there, or correct the port; the machine itself is up"),
+    "refused": Reason(
+        "unreachable", "connection refused", "start sshd there, or correct the port; the machine itself is up"
+    ),
     "no_route": Reason("unreachable", "no route to the node", "check the network, or set a jump host"),
-    "connect_timeout": Reason("unreachable", "no answer to the connection", "see whether the node has power and network; a firewall may drop the packets"),
+    "connect_timeout": Reason(
+        "unreachable",
+        "no answer to the connection",
+        "see whether the node has power and network; a firewall may drop the packets",
+    ),
     "no_ssh": Reason("unreachable", "something answers, but it is not an SSH server", "check address and port"),
-    "sshd_silent": Reason("unreachable", "connected, but the SSH server says nothing", "the node is overloaded or hung: use its console or BMC"),
-    "sshd_busy": Reason("unreachable", "its SSH server turns new connections away", "it is alive: raise MaxStartups there, or ask again"),
-    "key_refused": Reason("denied", "the node refused our SSH key", "put the public key into authorized_keys of this user, or set the user"),
-    "host_key_unknown": Reason("unreachable", "host key not accepted yet", "compare the fingerprint and accept it on the Fleet page"),
-    "host_key_changed": Reason("unreachable", "HOST KEY CHANGED", "the node was reinstalled or somebody is in between: find out which before you accept the new key"),
-    "no_common_algorithm": Reason("unreachable", "no SSH algorithm in common", "allow curve25519-sha256 and ssh-ed25519 on the node; sntrup761 alone is not supported"),
+    "sshd_silent": Reason(
+        "unreachable",
+        "connected, but the SSH server says nothing",
+        "the node is overloaded or hung: use its console or BMC",
+    ),
+    "sshd_busy": Reason(
+        "unreachable", "its SSH server turns new connections away", "it is alive: raise MaxStartups there, or ask again"
+    ),
+    "key_refused": Reason(
+        "denied",
+        "the node refused our SSH key",
+        "put the public key into authorized_keys of this user, or set the user",
+    ),
+    "host_key_unknown": Reason(
+        "unreachable", "host key not accepted yet", "compare the fingerprint and accept it on the Fleet page"
+    ),
+    "host_key_changed": Reason(
+        "unreachable",
+        "HOST KEY CHANGED",
+        "the node was reinstalled or somebody is in between: find out which before you accept the new key",
+    ),
+    "no_common_algorithm": Reason(
+        "unreachable",
+        "no SSH algorithm in common",
+        "allow curve25519-sha256 and ssh-ed25519 on the node; sntrup761 alone is not supported",
+    ),
     "jump_failed": Reason("unreachable", "the jump host did not let us through", "check the jump host first"),
-    "bad_config": Reason("unreachable", "the SSH configuration cannot be used", "mend the named line of the SSH configuration"),
-    "shell_hung": Reason("timeout", "logged in, but the shell never started python3", "the home directory or the shell's start-up file hangs: look from the console"),
-    "no_python": Reason("failed", "no python3 on the node", "install python3 (3.6 or later), or add it to PATH for non-interactive shells"),
-    "python_failed": Reason("failed", "python3 on the node could not run the probes", "see what it said; Python 3.6 or later is needed"),
-    "login_closed": Reason("failed", "logged in, but the login ended at once", "check the user's shell, its start-up file and forced commands"),
-    "flood": Reason("failed", "it prints without end, so the connection was closed", "look at its login banner and shell start-up file"),
-    "lost": Reason("unreachable", "the connection was lost during the run", "ask again; if it happens again the node may be going down"),
-    "deadline": Reason("timeout", "not finished within the deadline", "the node is slow or hung: see which probes answered"),
-    "no_answer": Reason("failed", "the node left this probe out", "ask again; if it stays, report it with the node's Python version"),
+    "bad_config": Reason(
+        "unreachable", "the SSH configuration cannot be used", "mend the named line of the SSH configuration"
+    ),
+    "shell_hung": Reason(
+        "timeout",
+        "logged in, but the shell never started python3",
+        "the home directory or the shell's start-up file hangs: look from the console",
+    ),
+    "no_python": Reason(
+        "failed",
+        "no python3 on the node",
+        "install python3 (3.6 or later), or add it to PATH for non-interactive shells",
+    ),
+    "python_failed": Reason(
+        "failed", "python3 on the node could not run the probes", "see what it said; Python 3.6 or later is needed"
+    ),
+    "login_closed": Reason(
+        "failed",
+        "logged in, but the login ended at once",
+        "check the user's shell, its start-up file and forced commands",
+    ),
+    "flood": Reason(
+        "failed",
+        "it prints without end, so the connection was closed",
+        "look at its login banner and shell start-up file",
+    ),
+    "lost": Reason(
+        "unreachable",
+        "the connection was lost during the run",
+        "ask again; if it happens again the node may be going down",
+    ),
+    "deadline": Reason(
+        "timeout", "not finished within the deadline", "the node is slow or hung: see which probes answered"
+    ),
+    "no_answer": Reason(
+        "failed", "the node left this probe out", "ask again; if it stays, report it with the node's Python version"
+    ),
     "run_deadline": Reason("skipped", "not asked: the run's time was over", "ask again, with fewer nodes or more time"),
-    "asker_lost": Reason("skipped", "not known: whoever was asking died", "ask again; if it stays, see the worker's log"),
-}  # fmt: skip
+    "asker_lost": Reason(
+        "skipped", "not known: whoever was asking died", "ask again; if it stays, see the worker's log"
+    ),
+}
 
 
 class Trouble(Exception):

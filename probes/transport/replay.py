@@ -1,7 +1,7 @@
 """Captures from a folder: the form of drills, regression tests and evidence bundles.
 
-    FOLDER/<node>/<probe>.out        what the probe printed
-    FOLDER/<node>/captures.json      {probe: {"outcome": ..., "why": ..., "at": ..., ...}}; without it, each .out is ok
+FOLDER/<node>/<probe>.out        what the probe printed
+FOLDER/<node>/captures.json      {probe: {"outcome": ..., "why": ..., "at": ..., ...}}; without it, each .out is ok
 """
 
 from __future__ import annotations

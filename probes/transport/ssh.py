@@ -80,7 +80,9 @@ class Settings:
     accepted: str = ""
 
 
-async def ask(targets: Iterable[Target], plan: Plan, settings: Settings | None = None) -> AsyncIterator[Capture | NodeEnd]:
+async def ask(
+    targets: Iterable[Target], plan: Plan, settings: Settings | None = None
+) -> AsyncIterator[Capture | NodeEnd]:
     """Yield captures as nodes answer, and one NodeEnd after the last capture of each node.
 
     Every (node, probe) is yielded exactly once, whatever happens to the node. Ends within `run_s`.
@@ -213,7 +215,9 @@ class _Crew:
         if not spec or spec.lower() == "none":
             return None
         task = self.jumps.get(spec)
-        if task is None or (task.done() and not task.cancelled() and task.exception() is None and task.result().is_closed()):
+        if task is None or (
+            task.done() and not task.cancelled() and task.exception() is None and task.result().is_closed()
+        ):
             task = self.jumps[spec] = asyncio.create_task(self._open_jump(spec))
         try:
             return await asyncio.shield(task)

@@ -41,7 +41,6 @@ class TrustedKeys:
                 collected.extend(found)
         return merged
 
-
     def algorithms(self, options: Any) -> Any:
         """Host key algorithms to ask for: those of the known keys first, then all others.
 

@@ -28,7 +28,9 @@ def program(name: str) -> str:
 
 
 def _as_server_user(command: list[str]) -> list[str]:
-    return ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *command] if os.geteuid() == 0 else command
+    return (
+        ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", *command] if os.geteuid() == 0 else command
+    )
 
 
 @contextmanager

@@ -36,7 +36,12 @@ class Command(BaseCommand):
         acts.add_parser("check", help="ask every node whether it can be asked, and say what is wrong")
         acts.add_parser("keys", help="host keys that wait to be accepted")
         accept = acts.add_parser("accept", help="accept the host keys on a list that you trust")
-        accept.add_argument("--list", required=True, metavar="FILE", help="known_hosts, ssh-keyscan or ssh-keygen -l lines; - for standard input")
+        accept.add_argument(
+            "--list",
+            required=True,
+            metavar="FILE",
+            help="known_hosts, ssh-keyscan or ssh-keygen -l lines; - for standard input",
+        )
         accept.add_argument("--as", required=True, dest="by", metavar="USER", help="who accepts; it is recorded")
         remove = acts.add_parser("remove", help="take nodes out of the fleet")
         remove.add_argument("nodes")
@@ -83,7 +88,9 @@ class Command(BaseCommand):
     def _accept(self, options: dict[str, Any]) -> None:
         by = User.objects.filter(username=options["by"]).first()
         if by is None:
-            raise CommandError(f"There is no user {options['by']}. Users: {', '.join(User.objects.values_list('username', flat=True))}")
+            raise CommandError(
+                f"There is no user {options['by']}. Users: {', '.join(User.objects.values_list('username', flat=True))}"
+            )
         pasted = services.accept_pasted(_text(options["list"]), by)
         for names, word in (
             (pasted.accepted, "accepted"),
