@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.server import Golden15
+from tests.support.sshd_nodes import Lab
 
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 CANNOT = "cannot run here: "
@@ -40,6 +41,15 @@ def data_folder() -> Iterator[Path]:
     """A data folder with a short path, as a person's is; pytest's own folders are long."""
     folder = Path(tempfile.mkdtemp(prefix="g15-", dir="/tmp"))
     yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    """Real sshd nodes, stopped at the end of the test."""
+    folder = Path(tempfile.mkdtemp(prefix="g15-lab-", dir="/tmp"))
+    with Lab(folder) as lab:
+        yield lab
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,14 @@ from django.test import Client
 from incidents.models import HostKey, Node, Reading, SuiteRun, User
 from incidents.queries.fleet import states
 from incidents.services.fleet import Login, add_nodes
-from tests.support.sshd_nodes import ROOT, Lab, free_port
+from tests.support.sshd_nodes import Lab, free_port
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
 
-@pytest.fixture
-def lab(tmp_path: Path, settings: object) -> Iterator[Lab]:
-    with Lab(tmp_path) as lab:
-        settings.SSH_CONFIG = str(lab.config)  # type: ignore[attr-defined]
-        yield lab
+@pytest.fixture(autouse=True)
+def workers_use_the_labs_configuration(lab: Lab, settings: object) -> None:
+    settings.SSH_CONFIG = str(lab.config)  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -80,7 +77,6 @@ def test_each_node_is_told_what_is_wrong_with_it(lab: Lab) -> None:
 
 
 @pytest.mark.needs_root
-@pytest.mark.skipif(not ROOT, reason="needs root: a user of the node's own, and sudo")
 def test_refused_sudo_names_the_line_that_would_allow_it_and_that_line_is_enough(lab: Lab) -> None:
     lab.start("refused", account="ops")
     lab.start("allowed", account="ops", sudoers="ops ALL=(root) NOPASSWD: /usr/bin/dmesg")
@@ -94,7 +90,6 @@ def test_refused_sudo_names_the_line_that_would_allow_it_and_that_line_is_enough
 
 
 @pytest.mark.needs_root
-@pytest.mark.skipif(not ROOT, reason="needs root: an rc file of the node's own")
 def test_a_slow_node_is_called_slow(lab: Lab) -> None:
     lab.start("slow", rc="sleep 3.2\n")
     add_nodes("slow", Login(), None)

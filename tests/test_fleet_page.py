@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +10,10 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.server import Golden15
-from tests.support.sshd_nodes import ROOT, Lab, free_port
+from tests.support.sshd_nodes import Lab, free_port
 
 pytestmark = pytest.mark.browser
 SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    folder = Path(tempfile.mkdtemp(prefix="g15-lab-", dir="/tmp"))
-    with Lab(folder) as lab:
-        yield lab
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -163,7 +153,6 @@ def test_without_javascript_a_reload_shows_the_same(lab: Lab, open_page: Callabl
 
 
 @pytest.mark.needs_root
-@pytest.mark.skipif(not ROOT, reason="needs root: a shell that hangs on the node")
 def test_a_worker_killed_in_the_middle_of_a_check_is_replaced_and_the_check_ends(
     lab: Lab, golden15: Golden15, open_page: Callable[..., Any]
 ) -> None:

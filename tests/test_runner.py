@@ -18,7 +18,7 @@ import pytest
 from probes.core import Finding, Probe
 from probes.runner import Absent, Denied, isolate, sh
 from probes.transport.protocol import BOOT_ARGS, Plan, collector_source
-from tests.support.sshd_nodes import ROOT, FrozenMount
+from tests.support.sshd_nodes import FrozenMount
 from tests.support.wait import until
 
 PYTHONS = sorted(
@@ -284,7 +284,6 @@ def frozen(tmp_path: Path) -> Iterator[FrozenMount]:
 
 
 @pytest.mark.needs_root
-@pytest.mark.skipif(not ROOT, reason="needs root: fsfreeze and a loop device")
 @pytest.mark.parametrize("how", ["directly", "below a shell", "in an isolated call"])
 def test_a_child_that_cannot_be_killed_is_abandoned_and_named(frozen: FrozenMount, how: str) -> None:
     writes = f"echo x > {frozen.mount}/file"

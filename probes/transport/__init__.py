@@ -3,6 +3,6 @@
 from probes.transport import local, replay, ssh
 from probes.transport.protocol import Plan
 from probes.transport.reasons import REASONS
-from probes.transport.ssh import NodeEnd, Settings, Target
+from probes.transport.targets import NodeEnd, Settings, Target
 
 __all__ = ["REASONS", "NodeEnd", "Plan", "Settings", "Target", "local", "replay", "ssh"]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from probes.core import Capture
 from probes.transport.protocol import BOOT_ARGS, Conversation, Plan, Violation
 from probes.transport.reasons import REASONS, Trouble
-from probes.transport.ssh import NodeEnd
+from probes.transport.targets import NodeEnd
 
 NAME = "localhost"
 

@@ -1,0 +1,151 @@
+"""Connections to nodes: through jump hosts, with strict host keys, a few new ones at a time per sshd.
+
+New connections to one sshd are made a few at a time and tried again when they are turned away (MaxStartups): that is
+our doing, not a dead node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from typing import Any
+
+import asyncssh
+
+from probes.transport import trust
+from probes.transport.reasons import Trouble, trouble_of
+from probes.transport.targets import Settings, Target
+
+Connection = asyncssh.SSHClientConnection
+
+
+class Connector:
+    """Opens connections for one run: its nodes share the limits, the jump hosts and the trusted keys."""
+
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.gates: dict[tuple[str, int], asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(settings.gate))
+        self.jumps: dict[str, asyncio.Task[Connection]] = {}
+        self.trusted: dict[tuple[str, ...], trust.TrustedKeys] = {}
+
+    async def close(self) -> None:
+        for task in self.jumps.values():
+            task.cancel()
+            if task.done() and not task.cancelled() and task.exception() is None:
+                task.result().abort()
+
+    async def connect(self, target: Target, note: dict[str, Any]) -> Connection:
+        """An authenticated connection, tried again while the sshd turns us away and time is left."""
+        until = time.monotonic() + self.settings.connect_s
+        last: Trouble | None = None
+        while True:
+            note["tries"] = note.get("tries", 0) + 1
+            left = until - time.monotonic()
+            try:
+                return await self._connect_once(target, note, max(0.1, left))
+            except Trouble as trouble:
+                last = trouble
+            pause = random.uniform(0.1, 0.3) * 2 ** min(note["tries"], 4)
+            if last.reason != "sshd_busy" or time.monotonic() + pause >= until:
+                raise last
+            await asyncio.sleep(pause)
+
+    async def _connect_once(self, target: Target, note: dict[str, Any], seconds: float) -> Connection:
+        client = _Client()
+        trusted_any = False
+        options: Any = None
+        tunnel = None
+        try:
+            options = self._options(target)
+            keys = self._keys(options)
+            tunnel = await self._jump(target.jump or options.tunnel or "")
+
+            def known(host: str, address: str, port: int | None) -> Any:
+                nonlocal trusted_any
+                found = keys.match(host, address, port)
+                trusted_any = bool(found[0] or found[1])
+                return found
+
+            # The gate is per sshd: through a shared jump host, only that node's own sshd sees new connections.
+            async with self.gates[options.host, options.port], asyncio.timeout(seconds):
+                return await asyncssh.connect(
+                    target.host,
+                    target.port or (),
+                    username=target.user or (),
+                    config=self.settings.config,
+                    tunnel=tunnel,
+                    known_hosts=known,
+                    server_host_key_algs=keys.algorithms(options),
+                    client_factory=lambda: client,
+                    agent_forwarding=False,
+                    x11_forwarding=False,
+                    request_pty=False,
+                    keepalive_interval=5,
+                    keepalive_count_max=3,
+                    login_timeout=seconds,
+                )
+        except Exception as error:
+            trouble = trouble_of(error, key_known=trusted_any)
+            if isinstance(error, TimeoutError) and client.connected:
+                trouble = Trouble("sshd_silent")
+            if tunnel is not None and tunnel.is_closed():
+                trouble = Trouble("jump_failed", "its connection was lost")
+            if client.offered is not None and trouble.reason.startswith("host_key"):
+                name = options.host_key_alias or options.host
+                note["offered"] = trust.known_hosts_line(name, options.port, client.offered)
+                note["fingerprint"] = trust.fingerprint(client.offered)
+                trouble = Trouble(trouble.reason, note["fingerprint"])
+            raise trouble from error
+
+    def _options(self, target: Target) -> Any:
+        return asyncssh.SSHClientConnectionOptions(
+            config=self.settings.config, host=target.host, port=target.port or (), username=target.user or ()
+        )
+
+    def _keys(self, options: Any) -> trust.TrustedKeys:
+        """The configuration's own known_hosts files, else the usual ones; read once per list of files."""
+        named = [*(options.config.get("UserKnownHostsFile") or ()), *(options.config.get("GlobalKnownHostsFile") or ())]
+        files = tuple(named) or self.settings.known_hosts
+        if files not in self.trusted:
+            self.trusted[files] = trust.TrustedKeys(files, self.settings.accepted)
+        return self.trusted[files]
+
+    async def _jump(self, spec: str) -> Connection | None:
+        """The shared connection to a chain of jump hosts (`a,b` means: b through a), made once per run."""
+        if not spec or spec.lower() == "none":
+            return None
+        task = self.jumps.get(spec)
+        if task is None or (
+            task.done() and not task.cancelled() and task.exception() is None and task.result().is_closed()
+        ):
+            task = self.jumps[spec] = asyncio.create_task(self._open_jump(spec))
+        try:
+            return await asyncio.shield(task)
+        except Trouble as trouble:
+            raise Trouble("jump_failed", f"{spec.rpartition(',')[2]}: {trouble}") from trouble
+
+    async def _open_jump(self, spec: str) -> Connection:
+        before, _, last = spec.rpartition(",")
+        user, _, host_port = last.rpartition("@")
+        host, colon, port = host_port.rpartition(":")
+        if not colon or "]" in port:
+            host, port = host_port, ""
+        hop = Target(last, address=host.strip("[]"), user=user, port=int(port) if port.isdigit() else 0, jump=before)
+        return await self.connect(hop, {})
+
+
+class _Client(asyncssh.SSHClient):
+    """Keeps the host key that was offered and refused, so that a person can be shown its fingerprint."""
+
+    def __init__(self) -> None:
+        self.offered: Any = None
+        self.connected = False
+
+    def connection_made(self, conn: Connection) -> None:
+        self.connected = True
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: Any) -> bool:
+        self.offered = key
+        return False
