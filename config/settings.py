@@ -125,6 +125,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 2,
 }
 
+# How workers reach nodes: an SSH configuration instead of ~/.ssh/config and /etc/ssh/ssh_config.
+SSH_CONFIG = env.text("GOLDEN15_SSH_CONFIG", "")
+
 # People
 AUTH_USER_MODEL = "incidents.User"
 LOGIN_URL = "sign_in"
