@@ -11,10 +11,8 @@ import queue
 import threading
 import time
 
-from django.conf import settings as django_settings
-
 from incidents.models import Node
-from incidents.queries.fleet import accepted_lines
+from incidents.queries.fleet import accepted_lines, ssh_config_files
 from incidents.services import runs
 from probes import catalog, suites
 from probes.core import Capture
@@ -34,10 +32,7 @@ def target_of(node: Node) -> Target:
 
 
 def _settings() -> Settings:
-    found = Settings(accepted=accepted_lines())
-    if django_settings.SSH_CONFIG:
-        found.config = [django_settings.SSH_CONFIG]
-    return found
+    return Settings(accepted=accepted_lines(), config=ssh_config_files())
 
 
 def ask_shard(held: runs.Claim) -> None:

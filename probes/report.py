@@ -90,7 +90,9 @@ class Screen:
         console = Console(highlight=False, soft_wrap=True)
         self._findings(console)
         quiet = {end.node for end in silent}
-        self._grouped(console, "No answer", [(end.node, end.why, "[red]○[/]") for end in silent])
+        told = {reading.capture.node for reading in self.readings if not reading.capture.reason}
+        self._grouped(console, "No answer", [(e.node, e.why, "[red]○[/]") for e in silent if e.node not in told])
+        self._grouped(console, "Stopped early", [(e.node, e.why, "[red]○[/]") for e in silent if e.node in told])
         partly = [r for r in unanswered if r.capture.node not in quiet]
         self._grouped(console, "Not known", [(r.capture.node, _unknown(r), "[magenta]○[/]") for r in partly])
         answered = len(self.ends) - len(silent)

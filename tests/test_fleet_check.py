@@ -197,6 +197,15 @@ def test_the_fleet_page_asks_the_same_few_queries_at_any_size(
     assert page.content.decode().count('data-key="node-') == 1024
 
 
+def test_lines_of_the_ssh_configuration_without_effect_are_told(client: Client, ada: User, lab: Lab) -> None:
+    client.force_login(ada)
+    assert "no effect here" not in client.get("/fleet/").content.decode()
+    lab.config.write_text("StrictHostKeyChecking no\n" + lab.config.read_text())
+    page = client.get("/fleet/").content.decode()
+    assert "1 line of the SSH configuration has no effect here" in page
+    assert f"{lab.config}:1: StrictHostKeyChecking is not honoured" in page
+
+
 def test_a_hostile_name_or_answer_is_shown_as_text(client: Client, ada: User) -> None:
     from django.utils import timezone
 

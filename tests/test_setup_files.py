@@ -69,6 +69,14 @@ def test_make_help_names_the_targets() -> None:
     )
 
 
+def test_without_any_python_make_run_names_the_packages_to_install() -> None:
+    done = subprocess.run(["make", "run", "PYTHON="], cwd=BASE, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2
+    assert done.stdout.splitlines() == [
+        "Golden15 needs Python 3.11 or newer, and there is no python3. Install it: apt install python3 python3-venv"
+    ]
+
+
 def test_ci_runs_what_contributors_run() -> None:
     script = BASE / ".ci" / "run"
     assert script.stat().st_mode & 0o111

@@ -96,6 +96,30 @@ def test_a_key_from_the_agent_is_used(lab: Lab, monkeypatch: pytest.MonkeyPatch)
         agent.wait()
 
 
+def test_a_user_certificate_named_in_the_configuration_is_used(lab: Lab) -> None:
+    """The node trusts an authority and knows no single key."""
+    ca = lab.folder / "user_ca"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ca], check=True)
+    sign = ["ssh-keygen", "-q", "-s", ca, "-I", "oncall", "-n", lab.user, "-V", "+1h", f"{lab.key}.pub"]
+    subprocess.run(sign, check=True)
+    lab.start("node", sshd=f"TrustedUserCAKeys {ca}.pub", config=f"  CertificateFile {lab.key}-cert.pub\n")
+    (lab.folder / "node" / "authorized_keys").write_text("")
+    lab.start("stranger")
+    (lab.folder / "stranger" / "authorized_keys").write_text("")
+    _, ends = ask(lab, ["node", "stranger"])
+    assert ends["node"].reason == ""
+    assert ends["stranger"].reason == "key_refused"
+
+
+def test_a_key_with_a_passphrase_is_skipped_not_asked_for(lab: Lab) -> None:
+    """Nobody sits at the worker's terminal; the agent is the way for such keys."""
+    lab.start("node")
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-P", "", "-f", lab.key], check=True)
+    _, ends = ask(lab, ["node"])
+    assert ends["node"].reason == "key_refused", ends["node"].why
+    assert "ssh-agent" in ends["node"].why
+
+
 def test_asyncssh_is_new_enough_to_be_safe() -> None:
     """Floor 2.24.1: Terrapin, SCP traversal and the authentication race are fixed there."""
     assert tuple(map(int, asyncssh.__version__.split("."))) >= (2, 24, 1)

@@ -6,13 +6,25 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.conf import settings
 from django.db.models import OuterRef, Subquery
 
 from incidents.models import HostKey, Node, NodeVisit, Reading, SuiteRun
+from probes.transport import sshconfig
 from probes.transport.reasons import REASONS
 
 SLOW_S = 3.0  # a check takes 0.1-0.3 s on a node that is well; judgement, not a measurement of yours
 ORDER = ("bad", "warn", "unknown", "ok")
+
+
+def ssh_config_files() -> list[str]:
+    """The SSH configuration files that the workers read."""
+    return [settings.SSH_CONFIG] if settings.SSH_CONFIG else sshconfig.readable()
+
+
+def ignored_ssh_options() -> list[str]:
+    """Lines of those files that have no effect here, each as a sentence."""
+    return [str(ignored) for ignored in sshconfig.ignored_options(ssh_config_files())]
 
 
 def accepted_lines() -> str:

@@ -43,7 +43,8 @@ def fleet(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, add: AddNodesForm, paste: PasteKeysForm, status: int = 200) -> HttpResponse:
-    return render(request, "incidents/fleet.html", {**_context(), "add": add, "paste": paste}, status=status)
+    context = {**_context(), "add": add, "paste": paste, "ignored": queries.ignored_ssh_options()}
+    return render(request, "incidents/fleet.html", context, status=status)
 
 
 @never_cache

@@ -32,14 +32,15 @@ class Clock:
 
 
 def _collect() -> Mapping[str, str]:
-    import ctypes
-
     parts = {}
-    timex = (ctypes.c_ubyte * 256)()  # struct timex, adjtimex(2): modes 0 only reads; the return value 5 is TIME_ERROR
     try:
+        import ctypes
+
+        # struct timex, adjtimex(2): modes 0 only reads; the return value 5 is TIME_ERROR, not synchronised
+        timex = (ctypes.c_ubyte * 256)()
         state = ctypes.CDLL(None).adjtimex(ctypes.byref(timex))
         parts["adjtimex"] = f"state {state}"
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         pass
     for name, argv in (
         ("chronyc -n tracking", ["chronyc", "-n", "tracking"]),

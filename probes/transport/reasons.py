@@ -44,7 +44,7 @@ REASONS: dict[str, Reason] = {
     "key_refused": Reason(
         "denied",
         "the node refused our SSH key",
-        "put the public key into authorized_keys of this user, or set the user",
+        "put our public key into authorized_keys of this user, set the user, or load the key into ssh-agent",
     ),
     "host_key_unknown": Reason(
         "unreachable", "host key not accepted yet", "compare the fingerprint and accept it on the Fleet page"

@@ -67,6 +67,8 @@ class Command(BaseCommand):
             self.stdout.write(f"{MARKS[state.level]} {state.node.name}  {clean(what)}")
 
     def _check(self, options: dict[str, Any]) -> None:
+        for line in queries.ignored_ssh_options():
+            self.stderr.write(line)
         run = runs.start_suite("check", list(Node.objects.all()), None, ring=False)
         for shard in Shard.objects.filter(run=run):
             held = runs.claim(shard.pk)
