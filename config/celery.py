@@ -1,4 +1,8 @@
-"""The Celery app. Its processes log as Django does, say when they are ready, and die with their parents."""
+"""The Celery app. Its processes log as Django does and say when they are ready.
+
+Celery itself has the kernel end pool processes with their worker (set_pdeathsig in celery/concurrency/prefork.py); the
+supervisor's tests hold it to that.
+"""
 
 import os
 import warnings
@@ -6,9 +10,9 @@ from typing import Any
 
 from celery import Celery
 from celery.exceptions import SecurityWarning
-from celery.signals import setup_logging, worker_process_init, worker_ready
+from celery.signals import setup_logging, worker_ready
 
-from config.lifeline import die_with_parent, report_ready
+from config.lifeline import report_ready
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
@@ -23,14 +27,6 @@ warnings.filterwarnings("ignore", category=SecurityWarning)
 @setup_logging.connect
 def keep_django_logging(**kwargs: Any) -> None:
     """Connecting is enough: Celery then leaves logging as settings.LOGGING set it."""
-
-
-@worker_process_init.connect
-def tie_pool_process(**kwargs: Any) -> None:
-    """A pool process would outlive a killed worker and go on with its task."""
-    from billiard.process import current_process
-
-    die_with_parent(current_process()._parent_pid)
 
 
 @worker_ready.connect

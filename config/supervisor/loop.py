@@ -137,8 +137,8 @@ class Supervisor:
     def stop(self) -> None:
         """End every part: SIGTERM, then SIGKILL after its limit or at a second Ctrl-C; the broker last. Whatever of
         their descendants is left is killed too."""
-        self.looping, asked = True, self.stop_signals
-        self.stop_signals = max(1, asked)
+        self.looping = True
+        self.stop_signals = max(1, self.stop_signals)
         for last in (False, True):
             self._stop([slot for slot in self.slots.values() if slot.part.stop_last is last and slot.process])
         kill_descendants()

@@ -51,7 +51,6 @@ def _start_broker(supervisor: Supervisor, data: Path) -> Path | None:
     if os.environ.get("REDIS_URL", "").strip():
         return None
     path = paths.run_folder(data) / paths.SOCKET_NAME
-    path.unlink(missing_ok=True)  # left by a kill -9; the lock says that nobody uses it
     supervisor.start(parts.broker_part(path))
     return path
 
