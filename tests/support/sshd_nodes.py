@@ -196,7 +196,14 @@ class Lab:
             node.process = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
-        until(lambda: b"listening on" in (place / "sshd.log").read_bytes(), 10, f"sshd of {node.name} to listen")
+        process = node.process
+
+        def listening() -> bool:
+            said = (place / "sshd.log").read_text()
+            assert process.poll() is None, f"the node {node.name} ended: {said}"
+            return "listening on" in said
+
+        until(listening, 10, f"sshd of {node.name} to listen")
         if ROOT:
             node.before = node.files()
 
