@@ -1,6 +1,7 @@
 """The web process: Django for HTTP, Channels for WebSockets of signed-in people from our own origin."""
 
 import os
+import warnings
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -8,6 +9,8 @@ from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+# WhiteNoise hands files over as synchronous iterators; Django then reads them whole, which is right for files this small.
+warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 http = get_asgi_application()
 
 from incidents.sockets import websocket_urlpatterns  # noqa: E402 - needs the apps that the line above loads

@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from tests.support.server import BASE
+from tests.support.server import BASE, clean_environment
 
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9-]+)(\[[a-z,]+\])?==(?P<version>\S+)\s+# (?P<reason>.+); (?P<licence>[^;]+)$")
 
@@ -70,7 +70,8 @@ def test_make_help_names_the_targets() -> None:
 
 
 def test_without_any_python_make_run_names_the_packages_to_install() -> None:
-    done = subprocess.run(["make", "run", "PYTHON="], cwd=BASE, capture_output=True, text=True, timeout=20)
+    command = ["make", "run", "PYTHON="]
+    done = subprocess.run(command, cwd=BASE, env=clean_environment(), capture_output=True, text=True, timeout=20)
     assert done.returncode == 2
     assert done.stdout.splitlines() == [
         "Golden15 needs Python 3.11 or newer, and there is no python3. Install it: apt install python3 python3-venv"

@@ -203,6 +203,16 @@ def test_health_tells_database_and_broker(server: Golden15) -> None:
         assert answer.read() == b'{"database": "ok", "broker": "ok"}'
 
 
+def test_the_terminal_stays_quiet_while_pages_are_read(start_golden15: Start) -> None:
+    one = start_golden15()
+    visitor = Visitor()
+    assert visitor.get(one.wait_ready())[0] == 200
+    assert visitor.get(f"{one.url}/static/app.css")[2].startswith("/* Golden15")
+    assert visitor.get(f"{one.url}/no/such/page")[0] == 404
+    assert one.stop() == 0
+    assert [line for line in one.lines if line.startswith("web")] == []
+
+
 def test_the_worker_runs_json_tasks_and_refuses_pickles(server: Golden15, tmp_path: Path) -> None:
     pickled, plain = tmp_path / "pickled", tmp_path / "plain"
     send(server, "write", str(pickled), "x", serializer="pickle")

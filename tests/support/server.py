@@ -19,7 +19,7 @@ from tests.support.wait import until
 
 BASE = Path(__file__).resolve().parent.parent.parent
 READY = re.compile(r"^Golden15 is ready: (http://\S+)$")
-OURS = ("GOLDEN15_", "DATABASE_URL", "REDIS_URL", "DJANGO_", "PYTEST_", "PORT", "HOST", "CELERY_")
+OURS = ("GOLDEN15_", "DATABASE_URL", "REDIS_URL", "DJANGO_", "PYTEST_", "PORT", "HOST", "CELERY_", "MAKE", "MFLAGS")
 
 
 def clean_environment() -> dict[str, str]:
