@@ -9,7 +9,7 @@ from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-# WhiteNoise hands files over as synchronous iterators; Django then reads them whole, which is right for files this small.
+# WhiteNoise hands files over as synchronous iterators; Django then reads them whole: right for files this small.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 http = get_asgi_application()
 
