@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import inspect
 import json
 import textwrap
+import threading
 import time
 import zlib
 from dataclasses import dataclass, field, replace
@@ -97,6 +99,16 @@ def _probe_as_json(probe: Probe[Any]) -> dict[str, Any]:
 
 def collector_source(collect: Any) -> str:
     """The source of a collector, renamed `collect`, without annotations and docstring: old Pythons must compile it."""
+    with _one_at_a_time:
+        return _collector_source(collect)
+
+
+# Debian 12's Python 3.11.2 fails when two threads build syntax trees at once ("AST constructor recursion depth").
+_one_at_a_time = threading.Lock()
+
+
+@functools.cache
+def _collector_source(collect: Any) -> str:
     tree = ast.parse(textwrap.dedent(inspect.getsource(collect)))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):

@@ -15,6 +15,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.namespaces import unshare_mounts
 from tests.support.wait import until
 
 ROOT = os.geteuid() == 0
@@ -190,7 +191,7 @@ class Lab:
                 mounts,
                 sshd,
             ]
-            unshare = ["unshare", "--mount", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
+            unshare = ["unshare", *unshare_mounts(), "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
             command = [*unshare, "/bin/sh", "-c", "\n".join(lines)]
         with (place / "sshd.log").open("wb") as log:
             node.process = subprocess.Popen(
