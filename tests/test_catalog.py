@@ -115,13 +115,15 @@ def _bound(code: CodeType) -> set[str]:
     return names.union(*(_bound(const) for const in code.co_consts if isinstance(const, CodeType)))
 
 
-@pytest.mark.parametrize("python", OLD_PYTHONS, ids=lambda path: path.split("/")[-3])
-def test_old_pythons_can_compile_every_collector(python: str, tmp_path: Path) -> None:
+def test_old_pythons_can_compile_every_collector(tmp_path: Path) -> None:
+    if not OLD_PYTHONS:
+        pytest.skip("cannot run here: no Python 3.6 to 3.8")
     for probe in PROBES.values():
         if probe.collect:
             (tmp_path / f"{probe.name}.py").write_text(collector_source(probe.collect))
-    done = subprocess.run([python, "-m", "compileall", "-q", str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for python in OLD_PYTHONS:
+        done = subprocess.run([python, "-m", "compileall", "-q", str(tmp_path)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_suite_names_probes_that_exist_and_can_end_within_its_deadline() -> None:
