@@ -98,8 +98,6 @@ def isolate(calls: List[Tuple[str, Callable[[], str]]], deadline_s: float) -> Li
     children = [Child(name, call, deadline_s, 262144, own_session=False) for name, call in calls]
     while not all([child.step() for child in children]):  # noqa: C419  (each must be stepped, not only up to the first)
         time.sleep(0.01)
-    if any(child.outcome == "hung" for child in children):
-        _tell(hung=True)
     return [
         {
             "name": child.name,
@@ -269,7 +267,6 @@ class Child:
         told = self._told()
         self.why = told.get("why", "")
         self.truncated = bool(told.get("truncated"))
-        self.hung = bool(told.get("hung"))
         stuck = self._end_group()
         if self.killed_at and stuck:  # the shell died, but what it waited for cannot
             self.state, self.wchan = stuck[0][1], stuck[0][2]
