@@ -21,7 +21,7 @@ from pathlib import Path
 
 from probes import catalog, nodeset, record, report, suites
 from probes.core import Capture, Reading
-from probes.transport import NodeEnd, Settings, Target, local, replay, ssh, sshconfig
+from probes.transport import NodeEnd, Settings, Target, local, replay, ssh, sshconfig, trust
 
 BAD_INPUT = 2
 
@@ -35,11 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         return int(options.act(options))
-    except (Refused, nodeset.NodesetError, replay.BundleError, record.RecordError) as error:
+    except (Refused, nodeset.NodesetError, replay.BundleError, record.RecordError, suites.Unknown) as error:
         print(f"probes: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except KeyError as error:
-        print(f"probes: {error.args[0]}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
         print("probes: stopped; what the nodes were doing for us was ended", file=sys.stderr)
@@ -101,6 +98,8 @@ def _settings(options: argparse.Namespace) -> Settings:
         settings.known_hosts = (str(options.known_hosts),)
     for ignored in sshconfig.ignored_options(settings.config):
         print(f"probes: {ignored}", file=sys.stderr)
+    for problem in trust.TrustedKeys(settings.known_hosts).problems:
+        print(f"probes: {problem}", file=sys.stderr)
     return settings
 
 
@@ -179,7 +178,7 @@ def _replay(options: argparse.Namespace, suite: suites.Suite) -> int:
 
 def _record(options: argparse.Namespace) -> int:
     if options.probe not in catalog.load():
-        raise KeyError(f"no probe is called {options.probe}. There are: {', '.join(catalog.load())}")
+        raise Refused(f"no probe is called {options.probe}. There are: {', '.join(catalog.load())}")
     plan = suites.suite_or_probe(options.probe).plan()
     if options.node == "local":
         stream = local.ask(plan)

@@ -107,10 +107,14 @@ class Probe(Generic[F]):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A capture with what was read out of it. `facts` is None unless the capture is `ok` and could be parsed."""
+    """A capture with what was read out of it. `facts` is None unless the capture is `ok` and could be parsed.
+
+    `facts_json` is the same as plain JSON values, in which every number is finite.
+    """
 
     capture: Capture
     facts: Any = None
+    facts_json: Any = None
     findings: tuple[Finding, ...] = ()
     parse_error: str = ""
 
@@ -126,6 +130,7 @@ def interpret(probe: Probe[Any], capture: Capture) -> Reading:
         return Reading(capture)
     try:
         facts = probe.parse(capture.text)
+        facts_json = facts_as_json(facts)  # here, not while storing: NaN and infinity are no facts, and raise
         found = tuple(probe.findings(facts))
     except ParseError as error:
         return Reading(capture, parse_error=str(error))
@@ -133,11 +138,14 @@ def interpret(probe: Probe[Any], capture: Capture) -> Reading:
         return Reading(
             capture, parse_error=f"{probe.name}: parser stopped on this output ({type(error).__name__}: {error})"
         )
-    return Reading(capture, facts, found)
+    return Reading(capture, facts, facts_json, found)
 
 
 def facts_as_json(facts: Any) -> Any:
-    """Facts (dataclasses, lists, scalars) as plain JSON values. None stays null: not known is not zero."""
+    """Facts (dataclasses, lists, scalars) as plain JSON values. None stays null: not known is not zero.
+
+    Raises ValueError on NaN and infinity, which neither JSON nor a database knows.
+    """
     return json.loads(json.dumps(facts, default=dataclasses.asdict, allow_nan=False))
 
 

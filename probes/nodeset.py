@@ -21,6 +21,7 @@ from probes.transport.targets import Target
 
 MOST_NODES = 20_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_SCOPE = re.compile(r"[A-Za-z0-9._-]{1,15}")  # an interface name behind an IPv6 address
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _RANGE = re.compile(r"\[([0-9,/-]{1,4000})\]")
 _HEADING = re.compile(r"\[[A-Za-z][\w:.-]*\]")
@@ -143,6 +144,8 @@ def checked_port(text: str) -> int:
 
 def checked_jump(text: str) -> str:
     """A chain of jump hosts, `[user@]host[:port][,...]`, which may be empty. Raises NodesetError."""
+    if len(text) > 300:
+        raise NodesetError("a chain of jump hosts has at most 300 characters")
     for hop in filter(None, text.strip().split(",")):
         user, host, port = _login(hop)
         checked_name(host)
@@ -150,6 +153,9 @@ def checked_jump(text: str) -> str:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    scope = text.strip("[]").partition("%")[2]
+    if scope and not _SCOPE.fullmatch(scope):
+        return None
     try:
         return ipaddress.ip_address(text.strip("[]"))
     except ValueError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probes import catalog
-from probes.core import Capture, Finding, facts_as_json
+from probes.core import Capture, Finding
 
 
 class RecordError(Exception):
@@ -38,7 +38,7 @@ def write(folder: Path, case: str, capture: Capture) -> tuple[Path, Path]:
     if reading.parse_error:
         said["error"] = re.escape(reading.parse_error)
     else:
-        said["facts"] = dict(flatten(facts_as_json(reading.facts)))
+        said["facts"] = dict(flatten(reading.facts_json))
         said["findings"] = [finding_line(finding) for finding in reading.findings]
     draft.write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
     return out, draft

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from probes import catalog, nodeset, suites
-from probes.core import SEVERITIES, Reading, Severity, clean, facts_as_json
+from probes.core import SEVERITIES, Reading, Severity, clean
 from probes.transport import NodeEnd
 
 SCHEMA = 1  # of the JSON lines, see docs/probes-command.md
@@ -70,6 +70,7 @@ class Screen:
         if self.as_json:
             self._line({"kind": "node", "node": end.node, "reason": end.reason, "why": end.why,
                         "took_s": round(end.took_s, 3), "tries": end.tries, "python": end.python,
+                        "chatter": end.chatter,
                         "offered_key": end.offered_key.strip(), "fingerprint": end.fingerprint})  # fmt: skip
 
     def _line(self, words: dict[str, Any]) -> None:
@@ -143,7 +144,7 @@ def reading_as_json(reading: Reading) -> dict[str, Any]:
         "truncated": capture.truncated,
         "state": capture.state,
         "wchan": capture.wchan,
-        "facts": facts_as_json(reading.facts),
+        "facts": reading.facts_json,
         "findings": [
             {"code": f.code, "severity": f.severity, "says": clean(f.says), "subject": dict(f.subject)}
             for f in reading.findings

@@ -40,12 +40,16 @@ SUITES = {
 }  # fmt: skip
 
 
+class Unknown(LookupError):
+    """There is no suite or probe of this name. The text lists what there is."""
+
+
 def suite_or_probe(name: str) -> Suite:
-    """A suite by name, or a suite of one probe. Raises KeyError with a sentence that lists what there is."""
+    """A suite by name, or a suite of one probe. Raises Unknown."""
     if name in SUITES:
         return SUITES[name]
     if name in catalog.load():
         return Suite(name, catalog.load()[name].question, (name,), catalog.load()[name].timeout_s + 4)
-    raise KeyError(
+    raise Unknown(
         f"no suite or probe is called {name}. Suites: {', '.join(SUITES)}. Probes: {', '.join(catalog.load())}"
     )

@@ -93,6 +93,13 @@ def test_an_answer_that_cannot_be_read_is_not_known_instead_of_healthy() -> None
     assert "parser stopped" in stumbled.parse_error
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, float("-inf")]])
+def test_facts_that_are_no_number_are_not_known(value: object) -> None:
+    reading = interpret(_probe(lambda text: value), Capture("n", "a.probe", "ok"))
+    assert reading.outcome == "failed"
+    assert reading.facts is None
+
+
 def test_a_probe_asks_in_exactly_one_way() -> None:
     with pytest.raises(ValueError, match="exactly one"):
         Probe("a.b", "?", str, lambda facts: [])

@@ -95,3 +95,10 @@ def test_any_text_is_nodes_or_a_clear_error(text: str) -> None:
         assert str(error)
         return
     assert all(is_name(target.node) for target in targets)
+
+
+@pytest.mark.parametrize("text", ['fe80::1%eth0<b>"x', "fe80::1%" + "z" * 300, "x ansible_host=fe80::1%" + "z" * 300])
+def test_an_ipv6_scope_is_an_interface_name_and_nothing_else(text: str) -> None:
+    with pytest.raises(NodesetError):
+        parse_hosts(text)
+    assert parse_hosts("fe80::1%eth0") == [Target("fe80::1%eth0")]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.core import Capture, Finding, Probe
-from probes.transport.protocol import MAX_CHATTER, Conversation, Plan, Violation
+from probes.transport.protocol import MAX_CHATTER, Conversation, Plan
 
 
 def _nothing(_: str) -> list[Finding]:
@@ -105,10 +105,11 @@ def test_a_compression_bomb_is_cut_at_the_probes_cap_without_being_unpacked() ->
 )
 def test_a_node_that_prints_without_end_is_cut_off(flood: bytes, words: str) -> None:
     talk, _ = conversation()
-    with pytest.raises(Violation, match=words) as caught:
-        for i in range(0, len(flood), 4096):
-            talk.feed(flood[i : i + 4096])
-    assert caught.value.reason == "flood"
+    for i in range(0, len(flood), 4096):
+        talk.feed(flood[i : i + 4096])
+    assert talk.violation is not None
+    assert talk.violation.reason == "flood"
+    assert words in str(talk.violation)
     assert len(talk.chatter) <= 4096
 
 
@@ -137,10 +138,35 @@ def test_nonsense_in_any_field_gives_a_sound_capture(words: dict[str, object]) -
 
 
 @given(st.lists(st.binary(max_size=200) | st.sampled_from([b"@golden15 ", b"\n", b'{"kind":', capture(), b"[" * 3000])))
-def test_no_bytes_from_a_node_raise_anything_but_violation(pieces: list[bytes]) -> None:
+def test_no_bytes_from_a_node_raise(pieces: list[bytes]) -> None:
     talk, _ = conversation()
-    try:
-        for piece in pieces:
-            talk.feed(piece)
-    except Violation:
-        pass
+    for piece in pieces:
+        talk.feed(piece)
+        talk.error_feed(piece)
+    talk.close()
+
+
+def test_captures_before_a_violation_are_kept_and_nothing_after_it_is_read() -> None:
+    talk, _ = conversation()
+    found = talk.feed(capture(out="told") + b"@golden15 {" + b"x" * 50_000)
+    assert [c.text for c in found] == ["told"]
+    assert talk.violation is not None
+    assert talk.feed(capture("a.two")) == []
+
+
+def test_a_capture_that_waits_for_pings_is_told_at_the_end_with_those_there_are() -> None:
+    clock = Probe("a.clock", "?", str, _nothing, command=("true",), wants_pings=True)
+    talk, sent = conversation(Plan((clock,)))
+    assert talk.feed(said(kind="hello") + capture("a.clock", out="x\n")) == []
+    assert talk.feed(said(kind="pong", n="1", at="123.5")) == []
+    (found,) = talk.close()
+    assert found.text.startswith("x\n==> golden15/pings <==\n")
+    assert " 123.500000 " in found.text
+
+
+@pytest.mark.parametrize("at", ["inf", "-inf", "nan", "ten", None, [], 10**400, {"x": 1}])
+def test_a_pong_that_is_no_time_is_no_exchange(at: object) -> None:
+    talk, _ = conversation()
+    talk.feed(said(kind="hello"))
+    talk.feed(said(kind="pong", n="1", at=at))
+    assert talk.pings == []

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 
 import asyncssh
 import pytest
@@ -76,6 +77,17 @@ def test_a_jump_host_that_is_down_is_named(lab: Lab) -> None:
     assert ends["inner"].reason == "jump_failed"
     assert "bastion" in ends["inner"].why
     assert "refused" in ends["inner"].why
+
+
+def test_a_jump_host_that_leads_back_to_itself_is_named_at_once(lab: Lab) -> None:
+    """`Host *` with a ProxyJump applies to the jump host as well: a common slip."""
+    lab.start("bastion")
+    lab.start("inner")
+    lab.config.write_text(lab.config.read_text() + "  ProxyJump bastion\n")
+    began = time.monotonic()
+    _, ends = ask(lab, ["inner"], node_s=30)
+    assert time.monotonic() - began < 5
+    assert "leads back to itself" in ends["inner"].why
 
 
 def test_a_key_from_the_agent_is_used(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

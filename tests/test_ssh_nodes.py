@@ -106,9 +106,39 @@ def test_a_run_ends_at_its_deadline_and_says_what_was_not_asked(lab: Lab) -> Non
     began = time.monotonic()
     captures, _ = ask(lab, ["slow", "waiting"], plan, fanout=1, run_s=2)
     assert time.monotonic() - began < 5
-    assert captures["slow", "a.sleep"].outcome == "skipped"
+    assert captures["slow", "a.sleep"].outcome == "timeout"
     assert captures["waiting", "a.sleep"].outcome == "skipped"
     assert "run's time was over" in captures["waiting", "a.sleep"].why
+
+
+def test_a_reader_slower_than_the_nodes_loses_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the database is slow: the node's deadline passes while its answers wait to be taken."""
+    lab.start("node")
+    plan = Plan(tuple(probe(f"a.p{i}", "echo", str(i)) for i in range(8)), deadline_s=5)
+    monkeypatch.setattr(ssh, "WAITING", 1)
+
+    async def slowly() -> list[Capture]:
+        captures = []
+        async for item in ssh.ask([Target("node")], plan, settings_of(lab, node_s=1.5)):
+            if isinstance(item, Capture):
+                captures.append(item)
+                await asyncio.sleep(0.4)  # the slow reader itself
+        return captures
+
+    captures = asyncio.run(slowly())
+    assert sorted(capture.text for capture in captures) == [f"{i}\n" for i in range(8)]
+    assert {capture.outcome for capture in captures} == {"ok"}
+
+
+def test_a_failure_inside_does_not_look_like_the_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.start("node")
+
+    async def fails(*_: object) -> None:
+        raise MemoryError("simulated")
+
+    monkeypatch.setattr(ssh._Visit, "_account", fails)
+    with pytest.raises(ExceptionGroup):
+        ask(lab, ["node"])
 
 
 def test_stopping_the_reader_early_leaves_nothing_behind(lab: Lab) -> None:

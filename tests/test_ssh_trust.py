@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from probes.transport.trust import TrustedKeys
 from tests.support.asking import ask
 from tests.support.sshd_nodes import Lab
 
@@ -84,3 +85,32 @@ def test_no_line_of_an_ssh_configuration_switches_host_keys_off(lab: Lab, line: 
     lab.config.write_text(f"{line}\nUserKnownHostsFile /dev/null\n{lab.config.read_text()}")
     _, ends = ask(lab, ["stranger"])
     assert ends["stranger"].reason == "host_key_unknown"
+
+
+def test_a_key_trusted_for_an_address_is_not_trusted_for_a_name_that_leads_there(lab: Lab) -> None:
+    """Whoever spoofs a name must not be let in with the key of another node."""
+    lab.start("here", sshd="ListenAddress 127.0.0.1\nListenAddress ::1")
+    here = lab.nodes["here"]
+    lab.name("by-name", "localhost", here.port)
+    for address in ("127.0.0.1", "::1"):
+        with lab.known_hosts.open("a") as known:
+            known.write(f"[{address}]:{here.port} {key_of(lab, 'here')}\n")
+    _, ends = ask(lab, ["by-name", "here"])
+    assert ends["here"].reason == ""
+    assert ends["by-name"].reason == "host_key_unknown"
+
+
+def key_of(lab: Lab, name: str) -> str:
+    return " ".join((lab.folder / name / "host_key.pub").read_text().split()[:2])
+
+
+def test_one_bad_line_of_known_hosts_does_not_take_the_others_with_it(lab: Lab) -> None:
+    lab.start("good")
+    lab.start("revoked")
+    bad = "one-word\n"
+    lab.known_hosts.write_text(bad + lab.known_hosts.read_text() + f"@revoked * {key_of(lab, 'revoked')}\n")
+    _, ends = ask(lab, ["good", "revoked"])
+    assert ends["good"].reason == ""
+    assert ends["revoked"].reason != ""
+    (problem,) = TrustedKeys([str(lab.known_hosts)]).problems
+    assert problem.startswith(f"{lab.known_hosts}:1: ")

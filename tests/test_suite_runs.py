@@ -11,6 +11,7 @@ from django.utils import timezone
 from incidents.models import Node, NodeVisit, Reading, Shard, SuiteRun
 from incidents.services import runs
 from incidents.services.fleet import Login, Refused, add_nodes
+from probes import suites
 from probes.core import Capture
 from probes.core import Reading as Read
 from probes.transport import NodeEnd
@@ -70,7 +71,7 @@ def test_no_nodes_or_an_unknown_suite_start_nothing() -> None:
     with pytest.raises(Refused, match="no nodes"):
         runs.start_suite("check", [], None)
     add_nodes("gpu-001", Login(), None)
-    with pytest.raises(KeyError, match="no suite"):
+    with pytest.raises(suites.Unknown, match="no suite"):
         runs.start_suite("nonsense", list(Node.objects.all()), None)
     assert not SuiteRun.objects.exists()
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import OuterRef, Subquery
 
 from incidents.models import HostKey, Node, NodeVisit, Reading, SuiteRun
-from probes.transport import sshconfig
+from probes.transport import sshconfig, trust
 from probes.transport.reasons import REASONS
 
 SLOW_S = 3.0  # a check takes 0.1-0.3 s on a node that is well; judgement, not a measurement of yours
@@ -23,8 +23,9 @@ def ssh_config_files() -> list[str]:
 
 
 def ignored_ssh_options() -> list[str]:
-    """Lines of those files that have no effect here, each as a sentence."""
-    return [str(ignored) for ignored in sshconfig.ignored_options(ssh_config_files())]
+    """Lines of those files and of the known_hosts files that have no effect here, each as a sentence."""
+    options = [str(ignored) for ignored in sshconfig.ignored_options(ssh_config_files())]
+    return options + trust.TrustedKeys().problems
 
 
 def accepted_lines() -> str:

@@ -36,15 +36,18 @@ class Connector:
             if task.done() and not task.cancelled() and task.exception() is None:
                 task.result().abort()
 
-    async def connect(self, target: Target, note: dict[str, Any]) -> Connection:
-        """An authenticated connection, tried again while the sshd turns us away and time is left."""
+    async def connect(self, target: Target, note: dict[str, Any], through: frozenset[str] = frozenset()) -> Connection:
+        """An authenticated connection, tried again while the sshd turns us away and time is left. Raises Trouble.
+
+        `note` takes the number of tries and an offered host key; `through` are the jump hosts that are being opened.
+        """
         until = time.monotonic() + self.settings.connect_s
         last: Trouble | None = None
         while True:
             note["tries"] = note.get("tries", 0) + 1
             left = until - time.monotonic()
             try:
-                return await self._connect_once(target, note, max(0.1, left))
+                return await self._connect_once(target, note, max(0.1, left), through)
             except Trouble as trouble:
                 last = trouble
             pause = random.uniform(0.1, 0.3) * 2 ** min(note["tries"], 4)
@@ -52,7 +55,9 @@ class Connector:
                 raise last
             await asyncio.sleep(pause)
 
-    async def _connect_once(self, target: Target, note: dict[str, Any], seconds: float) -> Connection:
+    async def _connect_once(
+        self, target: Target, note: dict[str, Any], seconds: float, through: frozenset[str]
+    ) -> Connection:
         client = _Client()
         trusted_any = False
         options: Any = None
@@ -60,11 +65,11 @@ class Connector:
         try:
             options = self._options(target)
             keys = self._keys(options)
-            tunnel = await self._jump(target.jump or options.tunnel or "")
+            tunnel = await self._jump(target.jump or options.tunnel or "", through)
 
             def known(host: str, address: str, port: int | None) -> Any:
                 nonlocal trusted_any
-                found = keys.match(host, address, port)
+                found = keys.match(host, "", port)  # by name alone: an address may be another node's tomorrow
                 trusted_any = bool(found[0] or found[1])
                 return found
 
@@ -112,28 +117,30 @@ class Connector:
             self.trusted[files] = trust.TrustedKeys(files, self.settings.accepted)
         return self.trusted[files]
 
-    async def _jump(self, spec: str) -> Connection | None:
+    async def _jump(self, spec: str, through: frozenset[str]) -> Connection | None:
         """The shared connection to a chain of jump hosts (`a,b` means: b through a), made once per run."""
         if not spec or spec.lower() == "none":
             return None
+        if spec in through:
+            raise Trouble("bad_config", f"ProxyJump {spec} leads back to itself")
         task = self.jumps.get(spec)
         if task is None or (
             task.done() and not task.cancelled() and task.exception() is None and task.result().is_closed()
         ):
-            task = self.jumps[spec] = asyncio.create_task(self._open_jump(spec))
+            task = self.jumps[spec] = asyncio.create_task(self._open_jump(spec, through | {spec}))
         try:
             return await asyncio.shield(task)
         except Trouble as trouble:
             raise Trouble("jump_failed", f"{spec.rpartition(',')[2]}: {trouble}") from trouble
 
-    async def _open_jump(self, spec: str) -> Connection:
+    async def _open_jump(self, spec: str, through: frozenset[str]) -> Connection:
         before, _, last = spec.rpartition(",")
         user, _, host_port = last.rpartition("@")
         host, colon, port = host_port.rpartition(":")
         if not colon or "]" in port:
             host, port = host_port, ""
         hop = Target(last, address=host.strip("[]"), user=user, port=int(port) if port.isdigit() else 0, jump=before)
-        return await self.connect(hop, {})
+        return await self.connect(hop, {}, through)
 
 
 class _Client(asyncssh.SSHClient):

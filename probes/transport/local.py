@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from probes.core import Capture
-from probes.transport.protocol import BOOT_ARGS, Conversation, Plan, Violation
-from probes.transport.reasons import REASONS, Trouble
+from probes.transport.protocol import BOOT_ARGS, Conversation, Plan
+from probes.transport.reasons import Trouble
+from probes.transport.ssh import unanswered
 from probes.transport.targets import NodeEnd
 
 NAME = "localhost"
@@ -32,17 +33,17 @@ async def ask(plan: Plan, node: str = NAME, python: str = sys.executable) -> Asy
     assert process.stdin and process.stdout and process.stderr
     talk = Conversation(node, plan, plan.program(), process.stdin.write)
     trouble: Trouble | None = None
+    answered: set[str] = set()
     try:
         async with asyncio.timeout(plan.deadline_s + 5):
-            while data := await process.stdout.read(65536):
+            while not talk.violation and (data := await process.stdout.read(65536)):
                 for capture in talk.feed(data):
+                    answered.add(capture.probe)
                     yield capture
-            for capture in talk.close():
-                yield capture
-            if not talk.finished:
-                trouble = Trouble("python_failed", (await process.stderr.read(2000)).decode(errors="replace"))
-    except Violation as violation:
-        trouble = Trouble(violation.reason, str(violation))
+        if talk.violation:
+            trouble = Trouble(talk.violation.reason, str(talk.violation))
+        elif not talk.finished:
+            trouble = Trouble("python_failed", (await process.stderr.read(2000)).decode(errors="replace"))
     except TimeoutError:
         trouble = Trouble("deadline")
     finally:
@@ -52,14 +53,17 @@ async def ask(plan: Plan, node: str = NAME, python: str = sys.executable) -> Asy
                 await process.wait()
         except TimeoutError:
             process.kill()
-    for probe in talk.waiting.values():
-        reason = trouble or Trouble("no_answer")
-        yield Capture(node, probe.name, REASONS[reason.reason].outcome, why=str(reason), reason=reason.reason)
+    took = time.monotonic() - began
+    for capture in talk.close():
+        answered.add(capture.probe)
+        yield capture
+    for probe in plan.probes:
+        if probe.name not in answered:
+            yield unanswered(node, probe.name, trouble or Trouble("no_answer"), took)
     yield NodeEnd(
         node,
         trouble.reason if trouble else "",
         trouble.detail if trouble else "",
-        took_s=time.monotonic() - began,
+        took_s=took,
         python=str(talk.hello.get("python", "")),
-        uid=talk.hello.get("uid"),
     )

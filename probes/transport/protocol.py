@@ -20,6 +20,7 @@ import base64
 import functools
 import inspect
 import json
+import math
 import textwrap
 import threading
 import time
@@ -131,8 +132,8 @@ class _PlainAssignments(ast.NodeTransformer):
 class Conversation:
     """The controller's side of one channel. Bytes in through `feed`, captures out of it; never blocks, never waits.
 
-    `send` writes to the channel. Memory is bounded by the plan: lines longer than the largest probe allows, too many
-    bytes in all or too much chatter raise Violation, after which the channel must be closed.
+    `send` writes to the channel. Memory is bounded by the plan: after a line longer than the largest probe allows, too
+    many bytes in all or too much chatter, `violation` is set, no more is read and the channel must be closed.
     """
 
     def __init__(self, node: str, plan: Plan, program: bytes, send: Any):
@@ -141,6 +142,7 @@ class Conversation:
         self.program = program
         self.send = send
         self.started = self.ready = self.finished = False
+        self.violation: Violation | None = None
         self.hello: dict[str, Any] = {}
         self.chatter = b""  # the first bytes of what is not ours: banners, rc files, shell errors
         self.chatter_bytes = 0
@@ -153,12 +155,20 @@ class Conversation:
         self._longest = max([probe.max_bytes for probe in plan.probes], default=0) * 2 + 16_384
 
     def feed(self, data: bytes) -> list[Capture]:
-        """Take bytes from the channel; return the captures that are complete. Raises Violation."""
+        """Take bytes from the channel; return the captures that are complete. Nothing in the bytes makes it raise."""
+        captures: list[Capture] = []
+        if self.violation is None:
+            try:
+                self._feed(data, captures)
+            except Violation as violation:
+                self.violation = violation
+        return captures
+
+    def _feed(self, data: bytes, captures: list[Capture]) -> None:
         self._received += len(data)
         if self._received > self.plan.max_bytes * 2 + MAX_CHATTER:
             raise Violation("flood", "far over its byte budget")
         self._buffer += data
-        captures: list[Capture] = []
         while (end := self._buffer.find(b"\n")) >= 0:
             line = bytes(self._buffer[:end]).rstrip(b"\r")
             del self._buffer[: end + 1]
@@ -175,11 +185,13 @@ class Conversation:
             del self._buffer[:-64]
         elif len(self._buffer) > self._longest:
             raise Violation("flood", "one line without end")
-        return captures
 
     def error_feed(self, data: bytes) -> None:
         """Take bytes from the channel's error output."""
-        self._chat(data)
+        try:
+            self._chat(data)
+        except Violation as violation:
+            self.violation = violation
 
     def _chat(self, data: bytes) -> None:
         self.chatter_bytes += len(data)
@@ -221,10 +233,11 @@ class Conversation:
         now = time.time()
         asked = self._pinged.pop(str(words.get("n")), None)
         try:
-            if asked is not None:
-                self.pings.append((asked, float(words["at"]), now))
-        except (KeyError, TypeError, ValueError):
+            there = float(words["at"])
+        except (KeyError, TypeError, ValueError, OverflowError):
             return
+        if asked is not None and math.isfinite(there):
+            self.pings.append((asked, there, now))
         if asked is not None and len(self.pings) < PINGS:
             self._ping()
 
@@ -270,8 +283,8 @@ def to_capture(node: str, probe: Probe[Any], words: dict[str, Any], boot_id: str
         took_s=_number(words, "took_s") or 0.0,
         truncated=truncated or words.get("truncated") is True,
         boot_id=clean(boot_id)[:64],
-        state=clean(_word(words, "state", 8)),
-        wchan=clean(_word(words, "wchan", 128)),
+        state=clean(_word(words, "state", 8))[:8],  # cut again: cleaning makes text longer
+        wchan=clean(_word(words, "wchan", 128))[:128],
     )
 
 

@@ -8,6 +8,7 @@ import socket
 from dataclasses import dataclass
 
 import asyncssh
+from asyncssh.packet import PacketDecodeError
 
 from probes.core import Outcome, clean
 
@@ -59,7 +60,11 @@ REASONS: dict[str, Reason] = {
         "no SSH algorithm in common",
         "allow curve25519-sha256 and ssh-ed25519 on the node; sntrup761 alone is not supported",
     ),
-    "jump_failed": Reason("unreachable", "the jump host did not let us through", "check the jump host first"),
+    "jump_failed": Reason(
+        "unreachable",
+        "the jump host did not let us through",
+        "check the jump host first; to accept its key, add it to the fleet",
+    ),
     "bad_config": Reason(
         "unreachable", "the SSH configuration cannot be used", "mend the named line of the SSH configuration"
     ),
@@ -141,7 +146,7 @@ def trouble_of(error: BaseException, key_known: bool = False) -> Trouble:
         return Trouble("bad_config", text)
     if isinstance(error, asyncssh.ChannelOpenError):
         return _trouble_behind_jump(text)
-    if isinstance(error, asyncssh.ProtocolNotSupported | asyncssh.ProtocolError):
+    if isinstance(error, asyncssh.ProtocolNotSupported | asyncssh.ProtocolError | PacketDecodeError):
         return Trouble("no_ssh", text)
     if isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError):
         return Trouble("sshd_busy")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -14,9 +15,11 @@ import asyncssh
 
 from probes.core import Capture, clean
 from probes.transport.connect import Connector
-from probes.transport.protocol import BOOT, Conversation, Plan, Violation
+from probes.transport.protocol import BOOT, Conversation, Plan
 from probes.transport.reasons import REASONS, Trouble, trouble_of
 from probes.transport.targets import NodeEnd, Settings, Target
+
+WAITING = 512  # answers that may wait for the reader; beyond it the nodes wait
 
 
 async def ask(
@@ -43,6 +46,7 @@ async def ask(
     try:
         while (item := await run.results.get()) is not None:
             yield item
+        await work  # what went wrong in there must not look like the end
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
@@ -58,7 +62,7 @@ class _Run:
         self.connector = Connector(settings)
         self.slots = asyncio.Semaphore(settings.fanout)
         self.ends_at = time.monotonic() + settings.run_s
-        self.results: asyncio.Queue[Capture | NodeEnd | None] = asyncio.Queue(maxsize=512)
+        self.results: asyncio.Queue[Capture | NodeEnd | None] = asyncio.Queue(maxsize=WAITING)
 
     async def node(self, target: Target) -> None:
         async with self.slots:
@@ -68,38 +72,33 @@ class _Run:
 class _Session(asyncssh.SSHClientSession[bytes]):
     """Feeds one channel's bytes to the conversation and wakes the visit. Reading pauses while the visit is behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, inbox: deque[Capture]) -> None:
         self.talk: Conversation
         self.chan: Any = None
-        self.arrived: asyncio.Queue[Capture | None] = asyncio.Queue()
-        self.violation: Violation | None = None
+        self.inbox = inbox
+        self.woken = asyncio.Event()
+        self.over = False
         self.status: int | None = None
 
     def connection_made(self, chan: Any) -> None:
         self.chan = chan
 
     def data_received(self, data: bytes, datatype: Any) -> None:
-        if self.violation:
-            return
-        try:
-            if datatype is None:
-                for capture in self.talk.feed(data):
-                    self.arrived.put_nowait(capture)
-            else:
-                self.talk.error_feed(data)
-        except Violation as violation:
-            self.violation = violation
-            self.arrived.put_nowait(None)
-        if self.talk.finished:
-            self.arrived.put_nowait(None)
-        if self.arrived.qsize() > 32:
+        if datatype is None:
+            self.inbox.extend(self.talk.feed(data))
+        else:
+            self.talk.error_feed(data)
+        self.over = self.over or self.talk.finished or self.talk.violation is not None
+        if len(self.inbox) > 32:
             self.chan.pause_reading()
+        self.woken.set()
 
     def exit_status_received(self, status: int) -> None:
         self.status = status
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.arrived.put_nowait(None)
+        self.over = True
+        self.woken.set()
 
 
 class _Visit:
@@ -110,22 +109,23 @@ class _Visit:
         self.target = target
         self.note: dict[str, Any] = {"tries": 0}
         self.talk: Conversation | None = None
+        self.inbox: deque[Capture] = deque()
+        self.answered: set[str] = set()
         self.began = time.monotonic()
         self.connected_s = 0.0
 
     async def run(self) -> None:
-        settings = self.shared.settings
         left = self.shared.ends_at - time.monotonic()
         trouble: Trouble | None = None
         try:
             if left <= 0:
                 raise Trouble("run_deadline")
-            async with asyncio.timeout(min(settings.node_s, left)):
+            async with asyncio.timeout(min(self.shared.settings.node_s, left)):
                 await self._talk()
         except Trouble as known:
             trouble = known
         except TimeoutError:
-            trouble = Trouble("run_deadline" if left < settings.node_s else "deadline")
+            trouble = Trouble("deadline")
         except Exception as error:
             trouble = trouble_of(error)
         await self._account(trouble)
@@ -135,43 +135,47 @@ class _Visit:
         connection = await run.connector.connect(self.target, self.note)
         self.connected_s = time.monotonic() - self.began
         try:
-            session = _Session()
+            session = _Session(self.inbox)
             self.talk = session.talk = Conversation(
                 self.target.node, run.plan, run.program, lambda data: session.chan.write(data)
             )
             await connection.create_session(lambda: session, BOOT, encoding=None)
             starts_by = time.monotonic() + run.settings.start_s
-            while True:
-                wait = None if self.talk.hello else max(0.05, starts_by - time.monotonic())
-                try:
-                    async with asyncio.timeout(wait):
-                        capture = await session.arrived.get()
-                except TimeoutError:
-                    if self.talk.hello:
-                        continue
-                    raise Trouble("shell_hung", _said(self.talk)) from None
-                if capture is None:
-                    break
-                await self.shared.results.put(capture)
-                if session.arrived.empty():
-                    session.chan.resume_reading()
-            for capture in self.talk.close():
-                await self.shared.results.put(capture)
+            while not session.over:
+                await self._wake(session, starts_by)
+                await self._hand_over()
+                session.chan.resume_reading()
             self._judge_end(session)
         finally:
             connection.abort()  # closes the channel: the runner sees the end of its input and ends its children
 
+    async def _wake(self, session: _Session, starts_by: float) -> None:
+        """Until something arrived. Raises Trouble when the runner does not begin in time."""
+        begun = bool(session.talk.hello)
+        try:
+            async with asyncio.timeout(None if begun else max(0.05, starts_by - time.monotonic())):
+                await session.woken.wait()
+        except TimeoutError:
+            raise Trouble("shell_hung", _said(session.talk)) from None
+        session.woken.clear()
+
+    async def _hand_over(self) -> None:
+        """Give what arrived to the reader. A capture leaves the inbox once it is given: a deadline here loses none."""
+        while self.inbox:
+            await self.shared.results.put(self.inbox[0])
+            self.answered.add(self.inbox.popleft().probe)
+
     def _judge_end(self, session: _Session) -> None:
         talk = session.talk
-        if session.violation:
-            raise Trouble(session.violation.reason, str(session.violation))
+        if talk.violation:
+            raise Trouble(talk.violation.reason, str(talk.violation))
         if talk.finished:
             return
-        if talk.hello:
-            raise Trouble("lost", _said(talk))
-        if talk.ready:
-            raise Trouble("python_failed", _said(talk))
         said = _said(talk)
+        if talk.hello and session.status is None:
+            raise Trouble("lost", said)
+        if talk.ready:
+            raise Trouble("python_failed", said)
         if session.status == 127 or "not found" in said:
             raise Trouble("no_python", said)
         raise Trouble("login_closed", said)
@@ -179,17 +183,16 @@ class _Visit:
     async def _account(self, trouble: Trouble | None) -> None:
         """Answer for every probe that the node did not, so that no cell of the matrix stays open."""
         took = time.monotonic() - self.began
-        missing = list(self.talk.waiting.values()) if self.talk else list(self.shared.plan.probes)
+        if self.talk:
+            self.inbox.extend(self.talk.close())
+        await self._hand_over()
+        missing = [probe for probe in self.shared.plan.probes if probe.name not in self.answered]
         if missing and trouble is None:
             trouble = Trouble("no_answer")
         for probe in missing:
             assert trouble is not None
-            outcome = REASONS[trouble.reason].outcome
-            await self.shared.results.put(
-                Capture(self.target.node, probe.name, outcome, why=str(trouble), reason=trouble.reason, took_s=took)
-            )
+            await self.shared.results.put(unanswered(self.target.node, probe.name, trouble, took))
         hello = self.talk.hello if self.talk else {}
-        uid = hello.get("uid")
         await self.shared.results.put(
             NodeEnd(
                 node=self.target.node,
@@ -199,12 +202,17 @@ class _Visit:
                 connect_s=self.connected_s,
                 tries=self.note["tries"],
                 python=clean(str(hello.get("python", "")))[:20],
-                uid=uid if isinstance(uid, int) else None,
                 chatter=_said(self.talk) if self.talk else "",
                 offered_key=self.note.get("offered", ""),
                 fingerprint=self.note.get("fingerprint", ""),
             )
         )
+
+
+def unanswered(node: str, probe: str, trouble: Trouble, took_s: float) -> Capture:
+    """The capture of a probe that got no answer."""
+    outcome = REASONS[trouble.reason].outcome
+    return Capture(node, probe, outcome, why=str(trouble), reason=trouble.reason, took_s=took_s)
 
 
 def _said(talk: Conversation) -> str:

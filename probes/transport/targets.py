@@ -37,8 +37,7 @@ class NodeEnd:
     connect_s: float = 0.0
     tries: int = 1
     python: str = ""
-    uid: int | None = None
-    chatter: str = ""
+    chatter: str = ""  # what its login printed: banner, shell start-up files, error output
     offered_key: str = ""
     fingerprint: str = ""
 

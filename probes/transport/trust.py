@@ -18,7 +18,7 @@ GLOBAL_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 
 
 class TrustedKeys:
-    """Lookup of host keys over several known_hosts files and extra lines. Unreadable files are told in `problems`."""
+    """Lookup of host keys over several known_hosts files and extra lines. What cannot be read is told in `problems`."""
 
     def __init__(self, files: Iterable[str] = (*USER_FILES, *GLOBAL_FILES), lines: str = ""):
         self.problems: list[str] = []
@@ -27,11 +27,21 @@ class TrustedKeys:
             path = Path(name).expanduser()
             try:
                 if path.is_file():
-                    self._lists.append(asyncssh.import_known_hosts(path.read_text(errors="replace")))
-            except (OSError, ValueError) as error:
-                self.problems.append(f"{path}: {error}. Its keys are not trusted until it is mended.")
-        if lines.strip():
-            self._lists.append(asyncssh.import_known_hosts(lines))
+                    self._read(str(path), path.read_text(errors="replace"))
+            except OSError as error:
+                self.problems.append(f"{path}: {error.strerror}. The keys in it are not trusted.")
+        self._read("accepted keys", lines)
+
+    def _read(self, name: str, text: str) -> None:
+        """One bad line must not take the rest with it, its @revoked lines least of all."""
+        try:
+            self._lists.append(asyncssh.import_known_hosts(text))
+        except ValueError:
+            for number, line in enumerate(text.splitlines(), 1):
+                try:
+                    self._lists.append(asyncssh.import_known_hosts(line))
+                except ValueError as error:
+                    self.problems.append(f"{name}:{number}: {error}. This line is not used.")
 
     def match(self, host: str, address: str, port: int | None) -> tuple[list[Any], ...]:
         """(trusted, CA, revoked, ...) keys for a host, in the order that asyncssh's known_hosts callable returns."""
@@ -55,6 +65,13 @@ class TrustedKeys:
         certified = [algorithm.decode() for algorithm in get_default_certificate_algs()] if authorities else []
         rest = [algorithm.decode() for algorithm in get_default_public_key_algs()]
         return list(dict.fromkeys([*certified, *known, *rest]))
+
+
+def listed_keys(hashed: str, names: Iterable[str], port: int) -> set[str]:
+    """Public keys (base64) that hashed known_hosts lines (`|1|salt|hash key`) hold for any of these names."""
+    known = TrustedKeys((), hashed)
+    found = [key for name in names for key in known.match(name, "", None if port == 22 else port)[0]]
+    return {key.export_public_key("openssh").decode().split()[1] for key in found}
 
 
 def fingerprint(key: Any) -> str:
