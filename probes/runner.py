@@ -23,6 +23,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 import zlib
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -76,9 +77,9 @@ def sh(argv: List[str], limit: int = 262144) -> Tuple[int, str, str]:
 
     out, err = _scratch(), _scratch()
     allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit + 1, allowed[1]))  # the file limit is what stops a flood
+    _limit_files(limit + 1)  # the file limit is what stops a flood
     try:
-        status = subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        status = subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=_die_with_parent)
     except (FileNotFoundError, PermissionError) as error:
         return (127, "", str(error))
     finally:
@@ -112,14 +113,27 @@ def isolate(calls: List[Tuple[str, Callable[[], str]]], deadline_s: float) -> Li
     ]
 
 
+def _die_with_parent() -> None:
+    """PR_SET_PDEATHSIG: whatever kills the parent, also the kernel for want of memory, ends this process too."""
+    if _libc:
+        _libc.prctl(1, signal.SIGKILL)
+
+
+def _limit_files(size: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 # One child ----------------------------------------------------------------------------------------------------
 
 _status = -1  # in a child: the pipe that tells its parent how it went
 
 
-def _tell(**words: Any) -> None:
+def _tell(outcome: str, why: str = "", truncated: bool = False) -> None:
     if _status >= 0:
-        os.write(_status, (json.dumps(words) + "\n").encode("utf-8")[:4096])
+        words = {"outcome": outcome, "why": why[:400], "truncated": truncated}  # short enough for one write to a pipe
+        os.write(_status, (json.dumps(words) + "\n").encode("ascii"))
 
 
 def _scratch() -> int:
@@ -159,8 +173,31 @@ def _group_members(group: int) -> List[Tuple[int, str, str]]:
     return found
 
 
+def _children() -> List[int]:
+    """Processes whose parent we are, zombies left out."""
+    found = []
+    mine = os.getpid()
+    try:
+        candidates = read("/proc/self/task/%d/children" % mine).split()
+    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
+        candidates = os.listdir("/proc")
+    for entry in candidates:
+        if entry.isdigit():
+            try:
+                fields = read("/proc/%s/stat" % entry, 4096).rpartition(")")[2].split()
+                if int(fields[1]) == mine and fields[0] not in "ZX":
+                    found.append(int(entry))
+            except (OSError, IndexError, ValueError):
+                continue
+    return found
+
+
 class Child:
-    """One piece of work in a process of its own. `step()` never blocks; it is true once the work is settled."""
+    """One piece of work in a process of its own. `step()` is true once the work is settled.
+
+    It returns at once, but for up to GRACE_S when a child left something in its session that does not die.
+    Raises OSError when no process or no scratch file can be had.
+    """
 
     def __init__(self, name: str, work: Callable[[], Any], deadline_s: float, max_bytes: int, own_session: bool = True):
         self.name = name
@@ -173,11 +210,19 @@ class Child:
         self.hung = self.truncated = False
         self.took_s = 0.0
         self.killed_at = 0.0
-        self.out, self.err = _scratch(), _scratch()
-        self.status, status = os.pipe()
         self.at, self.mono = time.time(), time.monotonic()
         parent = os.getpid()
-        self.pid = os.fork()
+        opened = []  # type: List[int]
+        try:
+            opened += [_scratch()]
+            opened += [_scratch()]
+            opened += os.pipe()
+            self.out, self.err, self.status, status = opened
+            self.pid = os.fork()
+        except OSError:
+            for number in opened:
+                os.close(number)
+            raise
         if self.pid == 0:
             self._run(work, status, parent)
         os.close(status)
@@ -188,10 +233,9 @@ class Child:
         try:
             if self.own_session:
                 os.setsid()
-            if _libc:
-                _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: die with the runner, whatever killed it
-                if os.getppid() != parent:
-                    os._exit(70)
+            _die_with_parent()
+            if os.getppid() != parent:
+                os._exit(70)
             for number in (
                 signal.SIGALRM,
                 signal.SIGTERM,
@@ -209,25 +253,22 @@ class Child:
             _status = 3
             os.set_inheritable(3, False)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-            resource.setrlimit(resource.RLIMIT_FSIZE, (self.max_bytes + 1, hard))
+            _limit_files(self.max_bytes + 1)
             os.chdir("/")
-            result = work()
-            if result is not None:
-                data = result.encode("utf-8", "surrogateescape")
-                if len(data) > self.max_bytes:
-                    data = data[: data.rfind(b"\n", 0, self.max_bytes) + 1]
-                    _tell(truncated=True)
-                while data:
-                    data = data[os.write(1, data) :]
-            _tell(outcome="ok")
+            data = (work() or "").encode("utf-8", "surrogateescape")
+            truncated = len(data) > self.max_bytes
+            if truncated:
+                data = data[: data.rfind(b"\n", 0, self.max_bytes) + 1]
+            while data:
+                data = data[os.write(1, data) :]
+            _tell("ok", truncated=truncated)
             code = 0
         except Absent as error:
-            _tell(outcome="absent", why=str(error))
+            _tell("absent", str(error))
         except Denied as error:
-            _tell(outcome="denied", why=str(error))
+            _tell("denied", str(error))
         except BaseException as error:
-            _tell(outcome="failed", why="the probe stopped with %s: %s" % (type(error).__name__, error))
+            _tell("failed", "the probe stopped with %s: %s" % (type(error).__name__, error))
         finally:
             os._exit(code)
 
@@ -266,14 +307,14 @@ class Child:
         self.rc = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         told = self._told()
         self.why = told.get("why", "")
-        self.truncated = bool(told.get("truncated"))
+        self.truncated = bool(told.get("truncated")) or os.fstat(self.out).st_size > self.max_bytes
         stuck = self._end_group()
         if self.killed_at and stuck:  # the shell died, but what it waited for cannot
             self.state, self.wchan = stuck[0][1], stuck[0][2]
             self._call_hung(stuck[0][0])
         elif self.killed_at:
             self.outcome = "timeout"
-            self.why = "no answer within %g s, so it was stopped" % self.deadline_s
+            self.why = "no answer within %g s" % self.deadline_s
         elif self.rc == -signal.SIGXFSZ:
             self.outcome, self.truncated = "failed", True
             self.why = "it printed more than %d bytes and was stopped; the first are kept" % self.max_bytes
@@ -320,11 +361,10 @@ class Child:
 
     def _call_hung(self, pid: int) -> None:
         self.outcome, self.hung = "hung", True
-        self.why = "process %d cannot be stopped: state %s%s; it was left alone" % (
-            pid,
-            self.state or "unknown",
-            " in " + self.wchan if self.wchan else "",
-        )
+        where = "state %s%s" % (self.state or "unknown", " in " + self.wchan if self.wchan else "")
+        if self.state != "D":  # through sudo it runs as another user, whose processes we may not end
+            where += ", perhaps as another user"
+        self.why = "process %d could not be stopped (%s); it was left alone" % (pid, where)
 
     def output(self, which_file: str = "out", limit: int = 0) -> bytes:
         limit = limit or self.max_bytes
@@ -420,9 +460,17 @@ class Runner:
             elif not lock or lock not in busy:
                 self.waiting.remove(probe)
                 busy.add(lock)
-                work = _work(probe, self.plan.get("site", []))
-                child = Child(probe["name"], work, probe["timeout_s"], probe["max_bytes"])
-                self.running[probe["name"]] = (child, probe)
+                self.begin(probe)
+
+    def begin(self, probe: Dict[str, Any]) -> None:
+        try:
+            work = _work(probe, self.plan.get("site", []))
+            child = Child(probe["name"], work, probe["timeout_s"], probe["max_bytes"])
+        except OSError as error:
+            why = "no process could be started on the node: %s" % (error.strerror or error)
+            self.say("capture", probe=probe["name"], outcome="failed", why=why)
+            return
+        self.running[probe["name"]] = (child, probe)
 
     def patience(self) -> float:
         """Seconds until something may be due. SIGCHLD and standard input wake earlier."""
@@ -477,8 +525,20 @@ class Runner:
 
     def end(self, code: int) -> None:
         """End every child and leave at once. What cannot die is left to the kernel; it holds nothing of ours."""
+        until = time.monotonic() + GRACE_S
         for child, _ in self.running.values():
             child.kill()
+        while time.monotonic() < until:
+            left = _children()  # those we started, and orphans that came to us: see Runner
+            if not left:
+                break
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, os.WNOHANG)
+                except OSError:  # gone already, or not ours to end
+                    pass
+            time.sleep(0.01)
         os._exit(code)
 
 
@@ -491,7 +551,10 @@ def main(plan: Dict[str, Any], watch_stdin: bool = True) -> None:
     os.environ.update({"PATH": os.environ.get("PATH", "") + ":" + PATH, "LC_ALL": "C", "HOME": "/"})
     os.chdir("/")
     sys.dont_write_bytecode = True  # read-only; and under the file size limit a .pyc would be cut off and left broken
+    runner = Runner(plan, watch_stdin)
     try:
-        Runner(plan, watch_stdin).run()
+        runner.run()
+    except BaseException:
+        traceback.print_exc()
     finally:
-        os._exit(70)
+        runner.end(70)

@@ -241,6 +241,66 @@ def test_what_a_probe_leaves_in_the_background_is_ended() -> None:
     assert not alive(marker)
 
 
+def test_what_a_probe_put_into_a_session_of_its_own_is_ended_too() -> None:
+    marker = "31536005"
+    said = run(Plan((probe("a.escapes", command=("sh", "-c", f"setsid sleep {marker} & echo done")),)))
+    assert said["a.escapes"]["outcome"] == "ok"
+    until(lambda: not alive(marker), 5, "the escaped child to be gone")
+
+
+def runs_a_tool() -> dict[str, str]:
+    sh(["sleep", "31536006"])
+    return {}
+
+
+def test_a_tool_that_a_collector_runs_dies_with_a_runner_that_is_killed(started: Any) -> None:
+    process = started(Plan((probe("a.tool", collect=runs_a_tool, timeout_s=60),), deadline_s=60))
+    until(lambda: alive("31536006"), 10, "the tool to run")
+    process.send_signal(signal.SIGKILL)
+    until(lambda: not alive("31536006"), 5, "the tool to be gone")
+
+
+def says_much() -> dict[str, str]:
+    raise Absent("é" * 5000)
+
+
+def test_a_long_reason_is_cut_and_keeps_its_outcome() -> None:
+    said = run(Plan((probe("a.long", collect=says_much),)))
+    assert said["a.long"]["outcome"] == "absent"
+    assert said["a.long"]["why"] == "é" * 400
+
+
+def test_output_of_one_byte_more_than_the_cap_is_called_cut() -> None:
+    for size, cut in ((1000, False), (1001, True)):
+        said = run(Plan((probe("a.size", command=("head", "-c", str(size), "/dev/zero"), max_bytes=1000),)))
+        assert said["a.size"]["truncated"] is cut, size
+
+
+def test_a_limit_on_file_sizes_that_the_node_sets_is_lived_with() -> None:
+    source = Plan((probe("a.echo", command=("echo", "x")), probe("a.parts", collect=two_parts))).source(False)
+    limited = f"ulimit -f 100; exec {sys.executable} -I -S -"
+    done = subprocess.run(["bash", "-c", limited], input=source.encode(), capture_output=True, timeout=30)
+    assert [said["outcome"] for said in messages(done.stdout) if said["kind"] == "capture"] == ["ok", "ok"]
+
+
+@pytest.mark.needs_root
+def test_a_node_that_has_no_process_left_to_give_says_so(tmp_path: Path) -> None:
+    """As a control group at its limit of processes. The user has no other processes, so the limit is exact."""
+    plan = Plan(tuple(probe(f"a.p{i}", command=("sleep", "1")) for i in range(4)))
+    script = tmp_path / "program"
+    script.write_text(plan.source(False))
+    tmp_path.chmod(0o755)
+    python = "/usr/bin/python3"
+    limited = f"ulimit -u 2; exec setpriv --reuid 64999 --clear-groups {python} -I -S -"
+    with script.open("rb") as source:
+        done = subprocess.run(["bash", "-c", limited], stdin=source, capture_output=True, timeout=30)
+    outcomes = {said["probe"]: said for said in messages(done.stdout) if said["kind"] == "capture"}
+    assert len(outcomes) == 4, done.stderr
+    refused = [said["why"] for said in outcomes.values() if said["outcome"] == "failed"]
+    assert len(refused) == 3
+    assert "no process could be started on the node" in refused[0]
+
+
 def test_the_runner_answers_pings_while_probes_run(started: Any) -> None:
     process = started(Plan((probe("a.slow", command=("sleep", "30"), timeout_s=20),), deadline_s=30))
     before = time.time()
