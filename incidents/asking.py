@@ -82,6 +82,8 @@ def _drain(held: runs.Claim, items: queue.Queue[Item]) -> None:
 
 
 def _ask(held: runs.Claim, plan: Plan, settings: Settings, items: queue.Queue[Item], stop: threading.Event) -> None:
+    """In a thread of its own: ask, and put what comes into the queue. Ends soon after `stop`, whatever happens."""
+
     async def ask() -> None:
         stream = ssh.ask([target_of(node) for node in held.nodes], plan, settings)
         async for item in stream:
@@ -91,12 +93,22 @@ def _ask(held: runs.Claim, plan: Plan, settings: Settings, items: queue.Queue[It
                     break
                 except queue.Full:
                     await asyncio.sleep(0.02)
-            if stop.is_set():
-                await stream.aclose()  # type: ignore[attr-defined]
-                return
 
+    async def until_stopped() -> None:
+        asking = asyncio.create_task(ask())
+        while not stop.is_set() and not asking.done():
+            await asyncio.wait([asking], timeout=0.2)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=stop.is_set())
+
+    last: Item = None
     try:
-        asyncio.run(ask())
-        items.put(None)
+        asyncio.run(until_stopped())
     except BaseException as error:  # told to the writing thread: the shard must not be called finished
-        items.put(error)
+        last = error
+    while not stop.is_set():
+        try:
+            items.put(last, timeout=0.2)
+            return
+        except queue.Full:
+            continue

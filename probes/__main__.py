@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     run = acts.add_parser("run", help="run a suite of probes on nodes, on this machine, or over recorded captures")
     where = run.add_mutually_exclusive_group(required=True)
     where.add_argument("--nodes", metavar="NODESET", help="folded nodeset, such as 'gpu-[001-064],login1'")
-    where.add_argument("--hosts", metavar="FILE", type=Path, help="hostfile, Ansible inventory or /etc/hosts lines")
+    where.add_argument("--hosts", metavar="FILE", type=Path, help="hostfile, INI inventory or /etc/hosts lines; or -")
     where.add_argument("--local", action="store_true", help="this machine, without SSH")
     where.add_argument("--replay", metavar="DIR", type=Path, help="captures saved before with --save")
     run.add_argument("--suite", default="capture", help="a suite or one probe (default: capture)")
@@ -78,14 +78,21 @@ def _ssh_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-F", "--ssh-config", metavar="FILE", type=Path, help="instead of ~/.ssh/config")
     parser.add_argument("--known-hosts", metavar="FILE", type=Path, help="instead of the usual known_hosts files")
     parser.add_argument("--user", default="")
-    parser.add_argument("--port", type=_positive, default=0)
+    parser.add_argument("--port", type=_port, default=0)
     parser.add_argument("--jump", default="", metavar="[USER@]HOST[:PORT]")
 
 
 def _positive(text: str) -> int:
     if not text.isdigit() or not 0 < int(text) < 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def _port(text: str) -> int:
+    try:
+        return nodeset.checked_port(text)
+    except nodeset.NodesetError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -95,20 +102,23 @@ def _settings(options: argparse.Namespace) -> Settings:
             raise Refused(f"{options.ssh_config}: no such SSH configuration file")
         settings.config = [str(options.ssh_config)]
     if options.known_hosts:
+        if not options.known_hosts.is_file():
+            raise Refused(f"{options.known_hosts}: no such known_hosts file")
         settings.known_hosts = (str(options.known_hosts),)
     for ignored in sshconfig.ignored_options(settings.config):
         print(f"probes: {ignored}", file=sys.stderr)
-    for problem in trust.TrustedKeys(settings.known_hosts).problems:
+    for problem in trust.TrustedKeys(settings.known_hosts or (*trust.USER_FILES, *trust.GLOBAL_FILES)).problems:
         print(f"probes: {problem}", file=sys.stderr)
     return settings
 
 
 def _targets(options: argparse.Namespace) -> list[Target]:
     if options.nodes is not None:
-        targets = nodeset.parse_hosts(options.nodes)
+        targets = nodeset.parse_hosts(options.nodes.replace("\n", " "))
     else:
         try:
-            targets = nodeset.parse_hosts(options.hosts.read_text(errors="replace"))
+            text = sys.stdin.read() if str(options.hosts) == "-" else options.hosts.read_text(errors="replace")
+            targets = nodeset.parse_hosts(text)
         except OSError as error:
             raise Refused(f"{options.hosts}: {error.strerror}") from error
         except nodeset.NodesetError as error:
@@ -122,6 +132,8 @@ def _with_defaults(target: Target, options: argparse.Namespace) -> Target:
 
 def _run(options: argparse.Namespace) -> int:
     suite = suites.suite_or_probe(options.suite)
+    if options.save:
+        replay.check_free(options.save)
     if options.replay:
         return _replay(options, suite)
     plan = suite.plan()
@@ -156,7 +168,7 @@ def _save(folder: Path, captures: list[Capture]) -> None:
         count = replay.save(folder, captures)
     except OSError as error:
         raise Refused(f"{error.filename}: {error.strerror}: the captures were not saved") from error
-    print(f"{count} captures saved in {folder}", file=sys.stderr)
+    print(f"{report.count(count, 'capture')} saved in {folder}", file=sys.stderr)
 
 
 def _replay(options: argparse.Namespace, suite: suites.Suite) -> int:

@@ -4,7 +4,7 @@ ClusterShell does the folding (`gpu-[001-064]`). A line is one of:
     gpu-[001-064],login1                    nodesets, separated by comma or blank
     gpu-001 slots=8                         MPI hostfile
     root@gpu-001:2222                       user and port
-    gpu-001 ansible_host=10.0.0.1 ansible_port=22 ansible_user=ops     Ansible inventory
+    gpu-001 ansible_host=10.0.0.1 ansible_port=22 ansible_user=ops     Ansible inventory (INI); gpu-[001:064] too
     10.0.0.1 gpu-001 gpu-001.cluster        /etc/hosts: address, then names (the first is taken)
 Group headings like [workers], `#` comments and blank lines are skipped.
 """
@@ -24,6 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _SCOPE = re.compile(r"[A-Za-z0-9._-]{1,15}")  # an interface name behind an IPv6 address
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _RANGE = re.compile(r"\[([0-9,/-]{1,4000})\]")
+_ANSIBLE_RANGE = re.compile(r"\[(\d{1,9}):(\d{1,9})\]")
 _HEADING = re.compile(r"\[[A-Za-z][\w:.-]*\]")
 
 
@@ -80,6 +81,7 @@ def parse_hosts(text: str) -> list[Target]:
 
 
 def _line(line: str) -> list[Target]:
+    line = _ANSIBLE_RANGE.sub(r"[\1-\2]", line)
     words = [word for piece in line.split() if (word := piece.strip(","))]
     options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
     plain = [word for word in words if "=" not in word]
@@ -109,8 +111,8 @@ def _with_options(target: Target, options: dict[str, str]) -> Target:
 def _login(word: str) -> tuple[str, str, int]:
     """user@nodes:port into its parts; an address with colons (IPv6) needs brackets for a port."""
     user, at, rest = word.rpartition("@")
-    if at and not user:
-        raise NodesetError(f"{word[:60]!r} has no user before the @")
+    if at and (not user or user.endswith(",")):
+        raise NodesetError(f"{rest[:60]!r} has no user before its @")
     if _address(rest) is not None:
         return checked_user(user), rest, 0
     nodes, colon, port = rest.rpartition(":")

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from probes import catalog, nodeset, suites
 from probes.core import SEVERITIES, Reading, Severity, clean
-from probes.transport import NodeEnd
+from probes.transport import REASONS, NodeEnd
+from probes.transport.reasons import sentence
 
 SCHEMA = 1  # of the JSON lines, see docs/probes-command.md
 _MARK = {"bad": "[red]◆[/]", "warn": "[yellow]▲[/]", "info": "[dim]·[/]"}
@@ -24,7 +25,7 @@ _MOST_LINES = 60
 
 def listing() -> int:
     """Print the suites and the probes."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     for suite in suites.SUITES.values():
         console.print(f"[bold]{suite.name}[/]  {suite.says}, within {suite.deadline_s:g} s")
         console.print(f"    {' '.join(suite.probes)}", style="dim")
@@ -89,18 +90,26 @@ class Screen:
 
     def _print(self, silent: list[NodeEnd], unanswered: list[Reading]) -> None:
         console = Console(highlight=False, soft_wrap=True)
-        self._findings(console)
-        quiet = {end.node for end in silent}
+        said = self._findings(console)
         told = {reading.capture.node for reading in self.readings if not reading.capture.reason}
-        self._grouped(console, "No answer", [(e.node, e.why, "[red]○[/]") for e in silent if e.node not in told])
-        self._grouped(console, "Stopped early", [(e.node, e.why, "[red]○[/]") for e in silent if e.node in told])
+        for title, ends in (
+            ("No answer", [end for end in silent if end.node not in told]),
+            ("Stopped early", [end for end in silent if end.node in told]),
+        ):
+            said += self._grouped(console, f"[red]○[/] {title}", [(e.node, _why(e), e.detail) for e in ends])
+        quiet = {end.node for end in silent}
         partly = [r for r in unanswered if r.capture.node not in quiet]
-        self._grouped(console, "Not known", [(r.capture.node, _unknown(r), "[magenta]○[/]") for r in partly])
+        said += self._grouped(console, "[magenta]○[/] Not known", [(r.capture.node, _unknown(r), "") for r in partly])
+        absent = [r for r in self.readings if r.outcome == "absent"]
+        self._grouped(console, "[dim]·[/] Absent", [(r.capture.node, _unknown(r), "") for r in absent])
         answered = len(self.ends) - len(silent)
-        console.print(f"{answered} of {len(self.nodes)} nodes answered; {len(self.readings)} readings.")
+        fine = "" if said else " Nothing wrong found."
+        console.print(
+            f"{answered} of {count(len(self.nodes), 'node')} answered; {count(len(self.readings), 'reading')}.{fine}"
+        )
 
-    def _findings(self, console: Console) -> None:
-        """One row per finding, worst first; nodes with the same words are folded into one row."""
+    def _findings(self, console: Console) -> int:
+        """Prints and counts. One row per finding, worst first; nodes with the same words are folded into one row."""
         same: dict[tuple[Severity, str], list[str]] = defaultdict(list)
         for reading in self.readings:
             for finding in reading.findings:
@@ -114,19 +123,38 @@ class Screen:
             console.print(table)
         if len(ordered) > _MOST_LINES:
             console.print(f"... and {len(ordered) - _MOST_LINES} more: use --json or --save")
+        return len(ordered)
 
-    def _grouped(self, console: Console, title: str, rows: list[tuple[str, str, str]]) -> None:
-        """One line per reason with its nodes folded: 500 dead nodes are one line, not 500."""
-        by_reason: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for node, why, mark in rows:
-            by_reason[why, mark].append(node)
-        for (why, mark), nodes in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-            console.print(f"{mark} {title}: [bold]{escape(nodeset.fold(nodes))}[/] {escape(clean(why))}")
+    def _grouped(self, console: Console, title: str, rows: list[tuple[str, str, str]]) -> int:
+        """Prints (node, why, detail) and counts: one line per reason with its nodes folded, so that 500 dead nodes are
+        one line. A detail is told where it is the same for all."""
+        by_reason: dict[str, dict[str, str]] = defaultdict(dict)
+        for node, why, detail in rows:
+            by_reason[why][node] = detail
+        for why, nodes in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+            details = set(nodes.values())
+            detail = f" ({details.pop()})" if len(details) == 1 and details != {""} else ""
+            says, colon, what_next = why.partition(": ")
+            text = escape(clean(f"{says}{detail}{colon}{what_next}"))
+            console.print(f"{title}: [bold]{escape(nodeset.fold(nodes))}[/] {text}")
+        return len(by_reason)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _why(end: NodeEnd) -> str:
+    """The reason and what to do next, without the node's own detail. This command does not read the Fleet's keys."""
+    if end.reason == "host_key_unknown":
+        return f"{REASONS[end.reason].says}: compare the fingerprint, then add the key to known_hosts"
+    return sentence(end.reason)
 
 
 def _unknown(reading: Reading) -> str:
     why = reading.parse_error or reading.capture.why or reading.capture.err.strip()[:200]
-    return f"{reading.capture.probe} {reading.outcome}: {why}"
+    return f"{reading.capture.probe}{'' if reading.outcome == 'absent' else ' ' + reading.outcome}: {why}"
 
 
 def reading_as_json(reading: Reading) -> dict[str, Any]:

@@ -51,5 +51,5 @@ def suite_or_probe(name: str) -> Suite:
     if name in catalog.load():
         return Suite(name, catalog.load()[name].question, (name,), catalog.load()[name].timeout_s + 4)
     raise Unknown(
-        f"no suite or probe is called {name}. Suites: {', '.join(SUITES)}. Probes: {', '.join(catalog.load())}"
+        f"no suite or probe is called {name!r}. Suites: {', '.join(SUITES)}. Probes: {', '.join(catalog.load())}"
     )

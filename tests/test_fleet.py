@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from incidents.models import HostKey, Node, User
@@ -31,7 +34,7 @@ def offer(name: str, which: str, changed: bool = False) -> HostKey:
     node = Node.objects.get(name=name)
     key, _ = KEYS[which]
     fleet.offer_key(node.pk, f"{name} ssh-ed25519 {key}\n", fingerprint(which), changed)
-    return node.host_keys.get(line=f"{name} ssh-ed25519 {key}")
+    return node.host_keys.get(line=f"{name} ssh-ed25519 {key}", replaced_at=None)
 
 
 def fingerprint(which: str) -> str:
@@ -93,7 +96,8 @@ def test_a_changed_key_needs_a_reason_and_replaces_the_old_one(ada: User) -> Non
     fleet.accept_key(changed.pk, ada, "reinstalled this morning, ticket 4711")
     assert accepted_lines() == f"gpu-001 ssh-ed25519 {KEYS['two'][0]}\n"
     old = HostKey.objects.get(line__contains=KEYS["one"][0])
-    assert old.replaced_at is not None, "history is kept"
+    assert old.replaced_at is not None
+    assert old.accepted_by == ada, "history is kept"
 
 
 def test_an_old_key_that_comes_back_needs_a_new_acceptance(ada: User) -> None:
@@ -102,6 +106,8 @@ def test_an_old_key_that_comes_back_needs_a_new_acceptance(ada: User) -> None:
     fleet.accept_key(offer("gpu-001", "two", changed=True).pk, ada, "reinstalled")
     offer("gpu-001", "one", changed=True)
     assert [key.line.split()[2] for key in waiting_keys()] == [KEYS["one"][0]]
+    rows = HostKey.objects.filter(line__contains=KEYS["one"][0])
+    assert [row.accepted_by for row in rows] == [ada, None], "who accepted it the first time is not forgotten"
 
 
 def test_a_key_is_accepted_once(ada: User) -> None:
@@ -124,7 +130,6 @@ def test_a_key_is_accepted_once(ada: User) -> None:
         "256 {fingerprint} gpu-001 (ED25519)",
         "256 {fingerprint} root@gpu-001 (ED25519)",
         "{fingerprint}",
-        "|1|c2FsdA==|aGFzaA== ssh-ed25519 {key}",
     ],
 )
 def test_every_form_of_a_trusted_list_accepts_the_key_on_it(ada: User, line: str) -> None:
@@ -133,6 +138,44 @@ def test_every_form_of_a_trusted_list_accepts_the_key_on_it(ada: User, line: str
     pasted = fleet.accept_pasted(line.format(key=KEYS["one"][0], fingerprint=fingerprint("one")), ada)
     assert pasted.accepted == ["gpu-001"]
     assert HostKey.objects.get().how == "list"
+
+
+def hashed(tmp_path: Path, name: str, which: str) -> str:
+    """A known_hosts line with its name hashed, by ssh-keygen -H."""
+    file = tmp_path / f"known-{name}"
+    file.write_text(f"{name} ssh-ed25519 {KEYS[which][0]}\n")
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", file], check=True, capture_output=True)
+    line = file.read_text()
+    assert line.startswith("|1|")
+    return line
+
+
+def test_hashed_lines_count_for_the_name_that_they_hide(ada: User, tmp_path: Path) -> None:
+    add("gpu-[001-003]")
+    offer("gpu-001", "one")
+    offer("gpu-002", "one")
+    offer("gpu-003", "one")
+    pasted = fleet.accept_pasted(hashed(tmp_path, "gpu-001", "one") + hashed(tmp_path, "gpu-002", "two"), ada)
+    assert (pasted.accepted, pasted.refused, pasted.not_listed) == (["gpu-001"], ["gpu-002"], ["gpu-003"])
+
+
+def test_a_changed_key_on_a_list_is_accepted_and_told_apart(ada: User) -> None:
+    add("gpu-001")
+    fleet.accept_key(offer("gpu-001", "one").pk, ada)
+    offer("gpu-001", "two", changed=True)
+    pasted = fleet.accept_pasted(f"gpu-001 ssh-ed25519 {KEYS['two'][0]}", ada)
+    assert pasted.accepted == pasted.changed == ["gpu-001"]
+    assert accepted_lines() == f"gpu-001 ssh-ed25519 {KEYS['two'][0]}\n"
+    assert HostKey.objects.get(line__contains=KEYS["two"][0]).reason == "its new key stood on the list"
+
+
+def test_a_very_long_key_is_kept_too(ada: User) -> None:
+    """An RSA key of 16,384 bits makes a line that no database index holds."""
+    add("gpu-001")
+    node = Node.objects.get()
+    fleet.offer_key(node.pk, "gpu-001 ssh-rsa AAAA" + "B" * 2740, "SHA256:" + "x" * 43, False)
+    fleet.offer_key(node.pk, "gpu-001 ssh-rsa AAAA" + "B" * 2740, "SHA256:" + "x" * 43, False)
+    assert len(waiting_keys()) == 1
 
 
 def test_a_list_with_another_key_for_the_node_accepts_nothing_and_says_so(ada: User) -> None:

@@ -153,7 +153,7 @@ def test_the_command_adds_lists_and_removes(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("gpu-001 slots=8\ngpu-002 slots=8\n")
     assert fleet("add", "--file", str(tmp_path / "hosts"), "--user", "ops")[0] == "2 added: gpu-[001-002]\n"
     assert Node.objects.get(name="gpu-001").user == "ops"
-    assert "gpu-001  not checked yet" in fleet("list")[0]
+    assert "gpu-[001-002]  not checked yet: check the fleet" in fleet("list")[0]
     assert fleet("remove", "gpu-[001-002]")[0] == "2 taken out\n"
 
 
@@ -182,7 +182,7 @@ def test_reading_the_page_changes_nothing_and_strangers_see_nothing(client: Clie
     for path in ("/fleet/add", "/fleet/check", "/fleet/keys", "/fleet/keys/1", "/fleet/nodes/gpu-001/remove"):
         assert "/sign-in/" in client.post(path)["Location"]
         client.force_login(ada)
-        assert client.get(path).status_code == 405
+        assert client.get(path)["Location"] == "/fleet/", "a reload or a bookmark leads to the page"
         client.logout()
     assert Node.objects.count() == 1
 

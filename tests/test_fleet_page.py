@@ -97,7 +97,7 @@ def test_from_an_empty_fleet_to_nodes_that_are_ready(
     accept = page.get_by_role("button", name="Accept the key of gpu-003")
     accept.click()  # the browser asks for the reason first
     expect(accept).to_be_visible()
-    page.get_by_label("Why the key of gpu-003 changed").fill("reinstalled this morning")
+    page.get_by_label("Why did it change? (the key of gpu-003)").fill("reinstalled this morning")
     accept.click()
     expect(page.get_by_text("The key of gpu-003 is accepted")).to_be_visible()
 

@@ -28,7 +28,7 @@ def test_the_command_prints_what_a_person_needs(lab: Lab) -> None:
     ]
     said = subprocess.run(base, capture_output=True, text=True, timeout=60)
     assert said.returncode == 1
-    assert "No answer: gpu-[002-003] connection refused" in said.stdout
+    assert "No answer: gpu-[002-003] connection refused: start sshd there" in said.stdout
     assert "1 of 3 nodes answered" in said.stdout
     lines = [
         json.loads(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -12,8 +13,8 @@ import time
 import asyncssh
 import pytest
 
-from probes.transport import Plan
-from tests.support.asking import ask, occupied, probe
+from probes.transport import NodeEnd, Plan, Target, ssh
+from tests.support.asking import CHECK, ask, occupied, probe, settings_of
 from tests.support.sshd_nodes import Lab, free_port
 from tests.support.wait import until
 
@@ -123,12 +124,36 @@ def test_a_user_certificate_named_in_the_configuration_is_used(lab: Lab) -> None
     assert ends["stranger"].reason == "key_refused"
 
 
+def test_an_address_takes_the_place_of_the_host_name_and_nothing_else(lab: Lab) -> None:
+    """As `ssh -o HostName=ADDRESS NODE`: port, user, key and jump host of the node's own lines still count."""
+    node = lab.start("gpu-001")
+    lab.config.write_text(lab.config.read_text().replace(f"HostName {node.address}", "HostName wrong.invalid"))
+    target = Target("gpu-001", address=node.address)
+
+    async def one() -> NodeEnd:
+        items = [item async for item in ssh.ask([target], CHECK.plan(), settings_of(lab))]
+        assert isinstance(items[-1], NodeEnd)
+        return items[-1]
+
+    end = asyncio.run(one())
+    assert end.reason == "", end.why
+    assert end.reached == f"{lab.user}@{node.address}:{node.port}"
+
+
+def test_a_missing_identity_file_is_named(lab: Lab) -> None:
+    lab.start("node")
+    lab.config.write_text("IdentityFile /no/such/key\n" + lab.config.read_text())
+    _, ends = ask(lab, ["node"])
+    assert ends["node"].reason == "bad_config"
+    assert "/no/such/key" in ends["node"].why
+
+
 def test_a_key_with_a_passphrase_is_skipped_not_asked_for(lab: Lab) -> None:
     """Nobody sits at the worker's terminal; the agent is the way for such keys."""
     lab.start("node")
     subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-P", "", "-f", lab.key], check=True)
     _, ends = ask(lab, ["node"])
-    assert ends["node"].reason == "key_refused", ends["node"].why
+    assert ends["node"].reason == "no_key", ends["node"].why
     assert "ssh-agent" in ends["node"].why
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import DataError, connection
 from django.utils import timezone
 
 from incidents.models import Node, NodeVisit, Reading, Shard, SuiteRun
@@ -127,6 +129,9 @@ def test_the_run_is_finished_with_its_last_shard(rung: list[int]) -> None:
         run.refresh_from_db()
         assert run.finished_at is None
         assert claim is not None
+        with pytest.raises(RuntimeError, match="have not ended"):
+            runs.finish_shard(claim)
+        runs.record(claim, [], [NodeEnd(node.name, "refused") for node in claim.nodes])
         runs.finish_shard(claim)
     run.refresh_from_db()
     assert run.finished_at is not None
@@ -168,9 +173,93 @@ def test_hostile_text_from_a_node_is_stored_cleaned_and_its_raw_bytes_kept(run: 
     raw = b"nul\0 \x1b[31mred \xff\xfe"
     nasty = "nul\0 \x1b[31mred \ud800 <script>"
     capture = Capture("gpu-001", "host.clock", "ok", raw, err=nasty, why=nasty)
-    runs.record(held, [Read(capture, facts={"k\0": [nasty, {"deep": nasty}]})], [])
+    runs.record(held, [Read(capture, facts_json={"k\0": [nasty, {"deep": nasty}]})], [])
     stored = Reading.objects.get()
     assert stored.facts == {"k␀": ["nul␀ red � <script>", {"deep": "nul␀ red � <script>"}]}
     assert stored.why == "nul␀ red � <script>"
     assert zlib.decompress(stored.out) == raw
     assert stored.sha256 == hashlib.sha256(raw).hexdigest()
+
+
+def test_one_answer_that_the_database_refuses_costs_only_itself(run: SuiteRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL refuses what is too long for a column; SQLite takes it, so here the refusal is made."""
+    held = runs.claim(run.shards.get().pk)
+    assert held is not None
+    if connection.vendor == "sqlite":
+        whole = Reading.objects.bulk_create
+
+        def strict(rows: Any, **how: Any) -> Any:
+            if any(len(row.wchan) > 128 for row in rows):
+                raise DataError("value too long")
+            return whole(rows, **how)
+
+        monkeypatch.setattr(Reading.objects, "bulk_create", strict)
+    too_long = Read(Capture("gpu-001", "host.clock", "ok", b"raw", wchan="x" * 500))
+    runs.record(held, [too_long, read("gpu-002")], [NodeEnd("gpu-001"), NodeEnd("gpu-002", "refused")])
+    assert Reading.objects.get(node__name="gpu-002").outcome == "unreachable"
+    kept = Reading.objects.get(node__name="gpu-001")
+    assert kept.outcome == "failed"
+    assert "could not be stored" in kept.why
+    assert NodeVisit.objects.count() == 2
+
+
+def test_a_node_taken_out_during_a_run_costs_the_others_nothing(run: SuiteRun) -> None:
+    held = runs.claim(run.shards.get().pk)
+    assert held is not None
+    Node.objects.get(name="gpu-001").delete()
+    runs.record(held, [read(node.name) for node in held.nodes], [NodeEnd(node.name, "refused") for node in held.nodes])
+    runs.finish_shard(held)
+    assert sorted(Reading.objects.values_list("node__name", flat=True)) == ["gpu-002", "gpu-003"]
+    run.refresh_from_db()
+    assert run.finished_at is not None
+
+
+def test_a_worker_that_renewed_in_the_last_moment_is_not_given_up(run: SuiteRun) -> None:
+    shard = run.shards.get()
+    for _ in range(runs.MOST_CLAIMS - 1):
+        assert runs.claim(shard.pk) is not None
+        expire(shard)
+    held = runs.claim(shard.pk)
+    assert held is not None
+    assert runs._give_up(shard.pk) == 0
+    runs.renew(held)
+
+
+def test_a_second_check_is_refused_while_one_runs(run: SuiteRun) -> None:
+    with pytest.raises(Refused, match="running already"):
+        runs.start_suite("check", list(Node.objects.all()), None)
+    assert SuiteRun.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_runs_over_the_same_nodes_do_not_lock_each_other_out(rung: list[int]) -> None:
+    """Both store the offered keys of the same nodes, in opposite order."""
+    add_nodes("gpu-[001-040]", Login(), None)
+    nodes = list(Node.objects.all())
+    held = []
+    for suite in ("check", "host.clock"):
+        run = runs.start_suite(suite, nodes, None, ring=False)
+        held.append(runs.claim(run.shards.get().pk))
+    ends = [NodeEnd(node.name, "host_key_unknown", offered_key=f"{node.name} ssh-ed25519 AAAA") for node in nodes]
+    together = threading.Barrier(2)
+    failures: list[BaseException] = []
+
+    def store(claim: Any, order: list[NodeEnd]) -> None:
+        try:
+            together.wait(10)
+            runs.record(claim, [], order)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            connection.close()
+
+    threads = [
+        threading.Thread(target=store, args=(held[0], ends)),
+        threading.Thread(target=store, args=(held[1], ends[::-1])),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    assert NodeVisit.objects.count() == 80

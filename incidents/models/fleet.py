@@ -15,7 +15,7 @@ class Node(models.Model):
     user = models.CharField(max_length=32, blank=True)
     port = models.PositiveIntegerField(null=True, blank=True)
     jump = models.CharField(max_length=300, blank=True, help_text="[user@]host[:port], several with commas")
-    added_at = models.DateTimeField()
+    changed_at = models.DateTimeField(help_text="when it was added, or last given another way to reach it")
     added_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
 
     class Meta:
@@ -26,9 +26,10 @@ class Node(models.Model):
 
 
 class HostKey(models.Model):
-    """A host key that a node showed. It opens nothing until a person accepted it; rows are never deleted or reused.
+    """A host key that a node showed. It opens nothing until a person accepted it.
 
     `line` is the known_hosts line (sshd(8)) that trusts it, with the name and port the SSH configuration resolved to.
+    A row keeps who accepted it, when, how and why. A key that comes back after it was replaced gets a new row.
     """
 
     class How(models.TextChoices):
@@ -37,6 +38,7 @@ class HostKey(models.Model):
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="host_keys")
     line = models.TextField()
+    digest = models.CharField(max_length=64, help_text="SHA-256 of the line: lines are too long for an index")
     fingerprint = models.CharField(max_length=80, help_text="SHA256:..., as ssh-keygen -l prints it")
     changed = models.BooleanField(default=False, help_text="shown in place of a key that was known before")
     offered_at = models.DateTimeField()
@@ -49,7 +51,9 @@ class HostKey(models.Model):
     class Meta:
         ordering = ["node__name", "offered_at"]
         constraints = [
-            models.UniqueConstraint(fields=["node", "line"], name="host_key_once_per_node"),
+            models.UniqueConstraint(
+                fields=["node", "digest"], condition=Q(replaced_at=None), name="host_key_once_per_node"
+            ),
             models.CheckConstraint(
                 condition=Q(accepted_at=None) | (Q(accepted_by__isnull=False) & ~Q(how="")),
                 name="host_key_accepted_by_somebody",

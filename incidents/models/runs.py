@@ -60,6 +60,7 @@ class NodeVisit(models.Model):
     connect_s = models.FloatField()
     tries = models.PositiveIntegerField()
     python = models.CharField(max_length=20, blank=True)
+    reached = models.CharField(max_length=320, blank=True, help_text="user@host:port that was tried")
 
     class Meta:
         ordering = ["run", "node__name"]
@@ -67,6 +68,11 @@ class NodeVisit(models.Model):
 
     def __str__(self) -> str:
         return f"{self.node} in run {self.run_id}: {self.reason or 'answered'}"
+
+    def without_nodes_words(self, why: str) -> "NodeVisit":
+        """The same visit without any text that came from the node."""
+        kept = {"run_id": self.run_id, "node_id": self.node_id, "at": self.at, "tries": self.tries}
+        return NodeVisit(**kept, reason=self.reason, detail=why, took_s=self.took_s, connect_s=self.connect_s)
 
 
 class Reading(models.Model):
@@ -104,3 +110,8 @@ class Reading(models.Model):
 
     def __str__(self) -> str:
         return f"{self.probe} of {self.node} in run {self.run_id}: {self.outcome}"
+
+    def without_nodes_words(self, why: str) -> "Reading":
+        """A failed reading in its place, with the raw output but without any text that came from the node."""
+        kept = {"run_id": self.run_id, "node_id": self.node_id, "probe": self.probe, "recorded_at": self.recorded_at}
+        return Reading(**kept, outcome="failed", why=why, out=self.out, sha256=self.sha256, took_s=self.took_s)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db.models import OuterRef, Subquery
+from django.db.models import Max, OuterRef, Subquery
 
 from incidents.models import HostKey, Node, NodeVisit, Reading, SuiteRun
 from probes.transport import sshconfig, trust
@@ -46,20 +46,14 @@ class NodeState:
     took_s: float | None = None
     python: str = ""
     clock: str = ""
-
-    @property
-    def login(self) -> str:
-        """How it is reached, as far as the fleet sets it: user@address:port via jump."""
-        node = self.node
-        host = node.address or (node.name if node.user or node.port else "")
-        return f"{node.user + '@' if node.user else ''}{host}{f':{node.port}' if node.port else ''}"
+    reached: str = ""  # user@host:port that was tried last
 
 
 def states(name: str = "") -> list[NodeState]:
     """Every node (or the one called `name`), those that need a person first. Three queries, whatever the size."""
     last = NodeVisit.objects.filter(node=OuterRef("pk")).order_by("-run_id").values("pk")[:1]
     wanted_nodes = Node.objects.filter(name=name) if name else Node.objects.all()
-    nodes = list(wanted_nodes.annotate(last_visit=Subquery(last)))
+    nodes = list(wanted_nodes.annotate(last_visit=Subquery(last), last_accepted=Max("host_keys__accepted_at")))
     visits = {visit.node_id: visit for visit in NodeVisit.objects.filter(pk__in=[n.last_visit for n in nodes])}
     runs = {visit.run_id for visit in visits.values()}
     readings: dict[tuple[int, int], list[Reading]] = {}
@@ -76,9 +70,21 @@ def states(name: str = "") -> list[NodeState]:
 def _state(node: Node, visit: NodeVisit | None, readings: list[Reading]) -> NodeState:
     if visit is None:
         return NodeState(node, "unknown", "not checked yet", "check the fleet")
+    if stale := _overtaken(node, visit):
+        return NodeState(node, "unknown", stale, "check the fleet", visit.at)
     clock = next((_clock(r.facts) for r in readings if r.probe == "host.clock" and r.facts), "")
     level, says, what_next = _judge(visit, readings)
-    return NodeState(node, level, says, what_next, visit.at, visit.took_s, visit.python, clock)
+    return NodeState(node, level, says, what_next, visit.at, visit.took_s, visit.python, clock, visit.reached)
+
+
+def _overtaken(node: Node, visit: NodeVisit) -> str:
+    """What happened since the visit that makes its answer old news, or ""."""
+    if node.changed_at > visit.at:
+        return "changed, not checked since"
+    accepted = node.last_accepted  # type: ignore[attr-defined]  # annotated by states()
+    if accepted and accepted > visit.at and visit.reason.startswith("host_key"):
+        return "key accepted, not checked since"
+    return ""
 
 
 def _judge(visit: NodeVisit, readings: list[Reading]) -> tuple[str, str, str]:
@@ -100,13 +106,16 @@ def _judge(visit: NodeVisit, readings: list[Reading]) -> tuple[str, str, str]:
                 return "warn", finding["says"], "fix its time service"
     if visit.took_s > SLOW_S:
         return "warn", f"slow: {visit.took_s:.1f} s for a check", "look at its load, its home directory and the network"
-    return "ok", "ready", ""
+    unsynchronised = any(f["code"] == "host.clock_unsynchronised" for r in readings for f in r.findings)
+    return "ok", "ready", "start a time service: its clock is not synchronised" if unsynchronised else ""
 
 
 def _clock(facts: dict[str, float | None]) -> str:
     offset, bound = facts.get("offset_s"), facts.get("bound_s")
     if offset is None or bound is None:
         return ""
+    if abs(offset) < 0.00005:
+        offset = 0.0  # no minus before a rounded zero
     if abs(offset) < 1:
         return f"{offset * 1000:+.1f} ± {bound * 1000:.1f} ms"
     return f"{offset:+.3f} ± {bound:.3f} s"
@@ -132,8 +141,15 @@ def latest_check() -> Progress | None:
 
 def waiting_keys() -> list[HostKey]:
     """Keys that nodes showed and nobody accepted, changed ones first."""
-    keys = HostKey.objects.select_related("node").filter(accepted_at=None)
+    keys = HostKey.objects.select_related("node").filter(accepted_at=None, replaced_at=None)
     return sorted(keys, key=lambda key: (not key.changed, key.node.name))
+
+
+def trusted_fingerprints(keys: list[HostKey]) -> dict[int, str]:
+    """For nodes whose key changed: the fingerprint of the key that was accepted before, by node."""
+    changed = [key.node_id for key in keys if key.changed]
+    before = HostKey.objects.filter(node__in=changed, accepted_at__isnull=False, replaced_at=None)
+    return dict(before.values_list("node_id", "fingerprint"))
 
 
 def tally(found: list[NodeState]) -> Counter[str]:

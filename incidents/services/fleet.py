@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,10 +12,18 @@ from django.utils import timezone
 
 from incidents.models import HostKey, Node, User
 from probes import nodeset
+from probes.transport import trust
 
 
 class Refused(Exception):
-    """The service does not do this. The text is for the person who asked: what, why, what to do."""
+    """The service does not do this. The text is for the person who asked: what, why, what to do.
+
+    `field` names the input that is wrong, where one is.
+    """
+
+    def __init__(self, text: str, field: str = ""):
+        super().__init__(text)
+        self.field = field
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +51,26 @@ def add_nodes(text: str, login: Login, by: User | None) -> Added:
     """
     try:
         targets = nodeset.parse_hosts(text)
-        jump = nodeset.checked_jump(login.jump)
-        user = nodeset.checked_user(login.user)
     except nodeset.NodesetError as error:
-        raise Refused(f"Nothing was added. {error}") from error
+        raise Refused(f"Nothing was added. {error}", "nodes") from error
+    user, jump = _checked(login, "Nothing was added.")
     wanted = [
         Node(name=t.node, address=t.address, user=t.user or user, port=t.port or login.port, jump=jump) for t in targets
     ]
     return _merge(wanted, by)
+
+
+def _checked(login: Login, nothing: str) -> tuple[str, str]:
+    """User and jump host, if they can be that. Raises Refused."""
+    field = "user"
+    try:
+        user = nodeset.checked_user(login.user)
+        field = "port"
+        nodeset.checked_port(str(login.port or ""))
+        field = "jump"
+        return user, nodeset.checked_jump(login.jump)
+    except nodeset.NodesetError as error:
+        raise Refused(f"{nothing} {error}", field) from error
 
 
 @transaction.atomic
@@ -61,7 +82,7 @@ def _merge(wanted: list[Node], by: User | None) -> Added:
     for node in wanted:
         there = known.get(node.name)
         if there is None:
-            node.added_at, node.added_by = now, by
+            node.changed_at, node.added_by = now, by
             new.append(node)
             added.new.append(node.name)
             continue
@@ -71,7 +92,8 @@ def _merge(wanted: list[Node], by: User | None) -> Added:
         if _login(there) == before:
             added.same.append(node.name)
         else:
-            there.save(update_fields=["address", "user", "port", "jump"])
+            there.changed_at = now
+            there.save(update_fields=["address", "user", "port", "jump", "changed_at"])
             added.changed.append(node.name)
     Node.objects.bulk_create(new, batch_size=500)
     return added
@@ -89,12 +111,11 @@ def change_node(name: str, address: str, login: Login) -> Node:
         raise Refused(f"There is no node {name} in the fleet.")
     try:
         node.address = nodeset.checked_name(address) if address else ""
-        node.user = nodeset.checked_user(login.user)
-        node.jump = nodeset.checked_jump(login.jump)
     except nodeset.NodesetError as error:
-        raise Refused(f"Nothing was changed. {error}") from error
-    node.port = login.port
-    node.save(update_fields=["address", "user", "port", "jump"])
+        raise Refused(f"Nothing was changed. {error}", "address") from error
+    node.user, node.jump = _checked(login, "Nothing was changed.")
+    node.port, node.changed_at = login.port, timezone.now()
+    node.save(update_fields=["address", "user", "port", "jump", "changed_at"])
     return node
 
 
@@ -109,20 +130,16 @@ def remove_nodes(names: Iterable[str]) -> int:
 
 @transaction.atomic
 def offer_key(node_id: int, line: str, fingerprint: str, changed: bool) -> None:
-    """Remember a key that a node showed and that is not trusted. Seen before: only its time moves."""
-    key, made = HostKey.objects.get_or_create(
+    """Remember a key that a node showed and that is not trusted. One that waits already is only marked anew."""
+    line = line.strip()
+    now = timezone.now()
+    HostKey.objects.update_or_create(
         node_id=node_id,
-        line=line.strip(),
-        defaults={"fingerprint": fingerprint, "changed": changed, "offered_at": timezone.now()},
+        digest=hashlib.sha256(line.encode()).hexdigest(),
+        replaced_at=None,
+        defaults={"offered_at": now, "changed": changed},
+        create_defaults={"line": line, "fingerprint": fingerprint, "changed": changed, "offered_at": now},
     )
-    if not made:
-        key.offered_at, key.changed = timezone.now(), changed
-        fields = ["offered_at", "changed"]
-        if key.replaced_at is not None:  # an older key is back: it needs a new acceptance
-            key.accepted_at = key.accepted_by = key.replaced_at = None
-            key.how = key.reason = ""
-            fields += ["accepted_at", "accepted_by", "replaced_at", "how", "reason"]
-        key.save(update_fields=fields)
 
 
 @transaction.atomic
@@ -146,10 +163,11 @@ class Pasted:
     accepted: list[str] = field(default_factory=list)
     not_listed: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)  # listed, but with another key
+    changed: list[str] = field(default_factory=list)  # those of `accepted` whose key had changed
 
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
-_KEY = re.compile(r"\b((?:ssh|ecdsa|sk)-[a-z0-9@.-]{2,60})[ \t]{1,8}(AAAA[A-Za-z0-9+/]{20,2000}={0,2})")
+_KEY = re.compile(r"\b((?:ssh|ecdsa|sk)-[a-z0-9@.-]{2,60})[ \t]{1,8}(AAAA[A-Za-z0-9+/]{20,6000}={0,2})")
 
 
 @transaction.atomic
@@ -160,35 +178,41 @@ def accept_pasted(text: str, by: User) -> Pasted:
     Raises Refused when no line holds a key or fingerprint.
     """
     listed = _listed(text)
-    if not listed:
-        raise Refused(
-            "No key in it. Paste known_hosts or ssh-keyscan lines, or what ssh-keygen -l prints (SHA256:...)."
-        )
+    hashed = "\n".join(line for line in text.splitlines() if line.startswith("|1|"))
+    if not listed and not hashed:
+        raise Refused("No key in it. Paste known_hosts or ssh-keyscan lines, or what ssh-keygen -l prints.")
     pasted = Pasted()
-    for key in HostKey.objects.select_related("node").filter(accepted_at=None):
-        pattern, kind, public = key.line.split()[:3]
-        names = {key.node.name, key.node.address, pattern.strip("[]"), pattern.partition("]")[0].strip("[")} - {""}
-        for_node = [values for words, values in listed if words & names]
-        if not for_node:
-            for_node = [values for words, values in listed if not words]
-        if not for_node:
-            pasted.not_listed.append(key.node.name)
-        elif any(values & {key.fingerprint, public} for values in for_node):
-            _accept(key, by, HostKey.How.LIST, "")
-            pasted.accepted.append(key.node.name)
-        elif any(words & names for words, _ in listed):
-            pasted.refused.append(key.node.name)
-        else:
-            pasted.not_listed.append(key.node.name)
+    for key in HostKey.objects.select_related("node").filter(accepted_at=None, replaced_at=None):
+        verdict = _stands_on(key, listed, hashed)
+        if verdict == "same":
+            _accept(key, by, HostKey.How.LIST, "its new key stood on the list" if key.changed else "")
+        names = {"same": pasted.accepted, "another": pasted.refused, "none": pasted.not_listed}[verdict]
+        names.append(key.node.name)
+        if verdict == "same" and key.changed:
+            pasted.changed.append(key.node.name)
     return pasted
+
+
+def _stands_on(key: HostKey, listed: list[tuple[set[str], set[str]]], hashed: str) -> str:
+    """Whether a list holds this key for its node: "same", "another" (a key that is not this one) or "none"."""
+    pattern, _, public = key.line.split()[:3]
+    host, _, port = pattern.removeprefix("[").partition("]:")
+    names = {key.node.name, key.node.address, host} - {""}
+    named = [values for words, values in listed if words & names]
+    if hashed:
+        named += [found] if (found := trust.listed_keys(hashed, names, int(port or 22))) else []
+    nameless = [values for words, values in listed if not words]
+    if any(values & {key.fingerprint, public} for values in named or nameless):
+        return "same"
+    return "another" if named else "none"
 
 
 def _listed(text: str) -> list[tuple[set[str], set[str]]]:
     """(names on the line, keys and fingerprints on it) of each line that holds any. `@revoked` lines trust nothing."""
     found = []
     for line in text.splitlines()[:50_000]:
-        line = line.strip()[:4000]
-        if line.startswith(("@", "#")):
+        line = line.strip()[:8000]
+        if line.startswith(("@", "#", "|")):
             continue
         values = set(_FINGERPRINT.findall(line)) | {public for _, public in _KEY.findall(line)}
         if not values:

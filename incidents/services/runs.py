@@ -11,10 +11,10 @@ import logging
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from celery import current_app
-from django.db import transaction
+from django.db import DataError, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
@@ -22,7 +22,7 @@ from incidents.models import Node, NodeVisit, Reading, Shard, SuiteRun, User
 from incidents.services.fleet import Refused, offer_key
 from probes import suites
 from probes.core import Reading as Read
-from probes.core import clean, facts_as_json
+from probes.core import clean
 from probes.transport import NodeEnd
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,8 @@ LEASE = timedelta(seconds=15)  # a worker renews it with every batch and every f
 RING_AGAIN = timedelta(seconds=6)  # after this a shard that nobody took is put into the queue again
 MOST_CLAIMS = 4  # a shard that kills its worker each time must not go round for ever
 TASK = "incidents.run_shard"
+CHECK = "check"  # the suite that checks the fleet
+RING_AT_MOST = 64  # shards rung for by one sweep: without workers the queue must not grow for ever
 
 
 class LeaseLost(Exception):
@@ -49,12 +51,19 @@ class Claim:
     nodes: tuple[Node, ...]  # those still to be asked
 
 
+def open_check() -> SuiteRun | None:
+    """The check of the fleet that has not ended, if there is one."""
+    return SuiteRun.objects.filter(suite=CHECK, finished_at=None).first()
+
+
 @transaction.atomic
 def start_suite(suite: str, nodes: Sequence[Node], by: User | None, ring: bool = True) -> SuiteRun:
     """Ask a suite of these nodes. Workers hear of it when this transaction is committed, unless the caller asks."""
     if not nodes:
         raise Refused("There are no nodes to ask. Add nodes to the fleet first.")
     suites.suite_or_probe(suite)
+    if suite == CHECK and open_check() is not None:
+        raise Refused("A check of the fleet is running already.")
     now = timezone.now()
     run = SuiteRun.objects.create(suite=suite, started_at=now, started_by=by, node_count=len(nodes))
     shards = []
@@ -111,28 +120,60 @@ def _hold(held: Claim) -> None:
 
 @transaction.atomic
 def record(held: Claim, readings: Sequence[Read], ends: Sequence[NodeEnd]) -> None:
-    """Store a batch. Rows that are there already (a shard asked twice) stay as they were. Raises LeaseLost."""
+    """Store a batch. Rows that are there already (a shard asked twice) stay as they were; nodes that were taken out of
+    the fleet meanwhile are left out. Raises LeaseLost."""
     _hold(held)
     now = timezone.now()
     ids = {node.name: node.pk for node in held.nodes}
-    rows = [_reading_row(held.run_id, ids[r.capture.node], r) for r in readings]
-    for row in rows:
-        row.recorded_at = now
-    Reading.objects.bulk_create(rows, batch_size=200, ignore_conflicts=True)
-    visits = [
-        NodeVisit(
-            run_id=held.run_id, node_id=ids[end.node], at=now, reason=end.reason, detail=end.detail, took_s=end.took_s,
-            connect_s=end.connect_s, tries=end.tries, python=end.python,
-        )
-        for end in ends
-    ]  # fmt: skip
-    NodeVisit.objects.bulk_create(visits, batch_size=200, ignore_conflicts=True)
-    for end in ends:
-        if end.offered_key:
+    # Locked in the order of their keys: two runs over the same nodes must not wait for each other in a circle.
+    locked = Node.objects.select_for_update().filter(pk__in=ids.values()).order_by("pk")
+    there = set(locked.values_list("pk", flat=True))
+    rows = [_reading_row(held.run_id, ids[r.capture.node], r, now) for r in readings if ids[r.capture.node] in there]
+    visits = [_visit_row(held.run_id, ids[end.node], end, now) for end in ends if ids[end.node] in there]
+    _store(Reading, rows)
+    _store(NodeVisit, visits)
+    for end in sorted(ends, key=lambda end: ids[end.node]):
+        if end.offered_key and ids[end.node] in there:
             offer_key(ids[end.node], end.offered_key, end.fingerprint, end.reason == "host_key_changed")
 
 
-def _reading_row(run_id: int, node_id: int, reading: Read) -> Reading:
+def _store(model: type[Reading] | type[NodeVisit], rows: Sequence[Reading | NodeVisit]) -> None:
+    """All rows at once; if the database refuses one, each alone, so that one node's nonsense costs only its own row."""
+    try:
+        with transaction.atomic():
+            model.objects.bulk_create(rows, batch_size=200, ignore_conflicts=True)  # type: ignore[arg-type]
+    except (DataError, ValueError) as error:
+        log.warning("a row could not be stored (%s): storing one by one", error)
+        for row in rows:
+            _store_alone(model, row)
+
+
+def _store_alone(model: type[Reading] | type[NodeVisit], row: Reading | NodeVisit) -> None:
+    try:
+        with transaction.atomic():
+            model.objects.bulk_create([row], ignore_conflicts=True)  # type: ignore[list-item]
+    except (DataError, ValueError) as error:
+        plain = row.without_nodes_words(f"the answer could not be stored: {str(error)[:200]}")
+        with transaction.atomic():
+            model.objects.bulk_create([plain], ignore_conflicts=True)  # type: ignore[list-item]
+
+
+def _visit_row(run_id: int, node_id: int, end: NodeEnd, now: datetime) -> NodeVisit:
+    return NodeVisit(
+        run_id=run_id,
+        node_id=node_id,
+        at=now,
+        reason=end.reason,
+        detail=_text(end.detail),
+        took_s=end.took_s,
+        connect_s=end.connect_s,
+        tries=end.tries,
+        python=end.python,
+        reached=end.reached,
+    )
+
+
+def _reading_row(run_id: int, node_id: int, reading: Read, now: datetime) -> Reading:
     capture = reading.capture
     return Reading(
         run_id=run_id,
@@ -141,7 +182,7 @@ def _reading_row(run_id: int, node_id: int, reading: Read) -> Reading:
         outcome=reading.outcome,
         reason=capture.reason,
         why=_text(reading.parse_error or capture.why),
-        facts=_json(facts_as_json(reading.facts)),
+        facts=_json(reading.facts_json),
         findings=_json(
             [
                 {"code": f.code, "severity": f.severity, "says": f.says, "subject": dict(f.subject)}
@@ -158,6 +199,7 @@ def _reading_row(run_id: int, node_id: int, reading: Read) -> Reading:
         state=capture.state,
         wchan=capture.wchan,
         took_s=capture.took_s,
+        recorded_at=now,
     )
 
 
@@ -178,8 +220,14 @@ def _json(value: object) -> object:
 
 @transaction.atomic
 def finish_shard(held: Claim) -> None:
-    """Every node of the shard has ended. With its last shard the run is finished. Raises LeaseLost."""
+    """Every node of the shard has ended. With its last shard the run is finished.
+
+    Raises LeaseLost, and RuntimeError while a node has not ended: then the lease runs out and the shard is taken again.
+    """
     _hold(held)
+    ended = NodeVisit.objects.filter(run=held.run_id).values("node_id")
+    if open_nodes := Shard.objects.get(pk=held.shard_id).nodes.exclude(pk__in=ended).count():
+        raise RuntimeError(f"shard {held.shard_id} was to be finished, but {open_nodes} of its nodes have not ended")
     _close(held.shard_id, held.run_id)
 
 
@@ -198,7 +246,7 @@ def sweep_shards() -> int:
     rung_before = Q(queued_at__lt=timezone.now() - RING_AGAIN)
     waiting = Shard.objects.filter(free & rung_before, finished_at=None)
     spent = sum(_give_up(shard_id) for shard_id in waiting.filter(token__gte=MOST_CLAIMS).values_list("pk", flat=True))
-    return spent + _ring_again(list(waiting.filter(token__lt=MOST_CLAIMS).values_list("pk", flat=True)))
+    return spent + _ring_again(list(waiting.filter(token__lt=MOST_CLAIMS).values_list("pk", flat=True)[:RING_AT_MOST]))
 
 
 @transaction.atomic
@@ -212,11 +260,12 @@ def _ring_again(shard_ids: list[int]) -> int:
 @transaction.atomic
 def _give_up(shard_id: int) -> int:
     """Each worker that took this shard died. Its open nodes are said to be not known, and the run may end."""
-    shard = Shard.objects.select_for_update().select_related("run").get(pk=shard_id)
-    if shard.finished_at is not None:
+    now = timezone.now()
+    unheld = Q(lease_until=None) | Q(lease_until__lt=now)  # asked again under the lock: its worker may have renewed
+    shard = Shard.objects.select_for_update().filter(unheld, pk=shard_id, finished_at=None).first()
+    if shard is None:
         return 0
     asked = NodeVisit.objects.filter(run=shard.run_id).values("node_id")
-    now = timezone.now()
     open_nodes: Iterable[Node] = shard.nodes.exclude(pk__in=asked)
     visits = [
         NodeVisit(

@@ -8,6 +8,12 @@ MARKS = {"ok": "✓", "warn": "▲", "bad": "◆", "unknown": "○", "info": "·
 
 
 @register.filter
+def at(mapping: dict[int, str], key: int) -> str:
+    """The value at a key, or ""."""
+    return mapping.get(key, "")
+
+
+@register.filter
 def mark(level: str) -> str:
     """The mark of a level or severity."""
     return MARKS.get(level, "○")

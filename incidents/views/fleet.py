@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from incidents.forms import AddNodesForm, NodeForm, PasteKeysForm
 from incidents.models import Node, User
@@ -21,16 +25,28 @@ def _by(request: HttpRequest) -> User:
     return request.user
 
 
+def post_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """What changes something is done by POST; whoever comes there by GET (a reload, a bookmark) is led to the page."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return view(request, *args, **kwargs) if request.method == "POST" else redirect("fleet")
+
+    return guarded
+
+
 def _context() -> dict[str, object]:
     found = queries.states()
     tally = queries.tally(found)
+    keys = queries.waiting_keys()
     return {
         "states": found,
         "total": len(found),
         "ready": tally["ok"],
         "unwell": tally["bad"] + tally["warn"],
         "unchecked": tally["unknown"],
-        "keys": queries.waiting_keys(),
+        "keys": keys,
+        "before": queries.trusted_fingerprints(keys),
         "check": queries.latest_check(),
     }
 
@@ -54,14 +70,14 @@ def fleet_state(request: HttpRequest) -> HttpResponse:
     return render(request, "incidents/_fleet_state.html", {**_context(), "paste": PasteKeysForm()})
 
 
-@require_POST
+@post_only
 def add_nodes(request: HttpRequest) -> HttpResponse:
     form = AddNodesForm(request.POST)
     if form.is_valid():
         try:
             added = services.add_nodes(form.cleaned_data["nodes"], form.login, _by(request))
         except services.Refused as refused:
-            form.add_error("nodes", str(refused))
+            form.add_error(refused.field or "nodes", str(refused))
         else:
             messages.success(request, _added(added))
             return redirect("fleet")
@@ -77,7 +93,7 @@ def _added(added: services.Added) -> str:
     return ". ".join(parts) + "."
 
 
-@require_POST
+@post_only
 def check_fleet(request: HttpRequest) -> HttpResponse:
     try:
         start_suite("check", list(Node.objects.all()), _by(request))
@@ -86,7 +102,7 @@ def check_fleet(request: HttpRequest) -> HttpResponse:
     return redirect("fleet")
 
 
-@require_POST
+@post_only
 def accept_key(request: HttpRequest, key_id: int) -> HttpResponse:
     try:
         key = services.accept_key(key_id, _by(request), request.POST.get("reason", ""))
@@ -96,7 +112,7 @@ def accept_key(request: HttpRequest, key_id: int) -> HttpResponse:
     return redirect("fleet")
 
 
-@require_POST
+@post_only
 def accept_pasted(request: HttpRequest) -> HttpResponse:
     form = PasteKeysForm(request.POST)
     if form.is_valid():
@@ -135,7 +151,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
         try:
             services.change_node(name, form.cleaned_data["address"], form.login)
         except services.Refused as refused:
-            form.add_error(None, str(refused))
+            form.add_error(refused.field or None, str(refused))
         else:
             messages.success(request, f"{name} is changed. Check the fleet to see whether it answers.")
             return redirect("fleet")
@@ -149,7 +165,7 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "incidents/node.html", context, status=status)
 
 
-@require_POST
+@post_only
 def remove_node(request: HttpRequest, name: str) -> HttpResponse:
     if services.remove_nodes([name]):
         messages.success(request, f"{name} was taken out of the fleet.")

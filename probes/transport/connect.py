@@ -7,15 +7,18 @@ our doing, not a dead node.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
+import tempfile
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import asyncssh
 
 from probes.transport import trust
-from probes.transport.reasons import Trouble, trouble_of
+from probes.transport.reasons import ABOUT_THE_ADDRESS, Trouble, trouble_of
 from probes.transport.targets import Settings, Target
 
 Connection = asyncssh.SSHClientConnection
@@ -28,6 +31,7 @@ class Connector:
         self.settings = settings
         self.gates: dict[tuple[str, int], asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(settings.gate))
         self.jumps: dict[str, asyncio.Task[Connection]] = {}
+        self.folder: tempfile.TemporaryDirectory[str] | None = None
         self.trusted: dict[tuple[str, ...], trust.TrustedKeys] = {}
 
     async def close(self) -> None:
@@ -35,6 +39,8 @@ class Connector:
             task.cancel()
             if task.done() and not task.cancelled() and task.exception() is None:
                 task.result().abort()
+        if self.folder is not None:
+            self.folder.cleanup()
 
     async def connect(self, target: Target, note: dict[str, Any], through: frozenset[str] = frozenset()) -> Connection:
         """An authenticated connection, tried again while the sshd turns us away and time is left. Raises Trouble.
@@ -64,6 +70,7 @@ class Connector:
         tunnel = None
         try:
             options = self._options(target)
+            note["reached"] = f"{options.username}@{options.host}:{options.port}"
             keys = self._keys(options)
             tunnel = await self._jump(target.jump or options.tunnel or "", through)
 
@@ -76,10 +83,10 @@ class Connector:
             # The gate is per sshd: through a shared jump host, only that node's own sshd sees new connections.
             async with self.gates[options.host, options.port], asyncio.timeout(seconds):
                 return await asyncssh.connect(
-                    target.host,
+                    target.node,
                     target.port or (),
                     username=target.user or (),
-                    config=self.settings.config,
+                    config=self._config(target),
                     tunnel=tunnel,
                     known_hosts=known,
                     server_host_key_algs=keys.algorithms(options),
@@ -95,6 +102,10 @@ class Connector:
             trouble = trouble_of(error, key_known=trusted_any)
             if isinstance(error, TimeoutError) and client.connected:
                 trouble = Trouble("sshd_silent")
+            if trouble.reason == "key_refused" and not options.client_keys and not options.agent_path:
+                trouble = Trouble("no_key")
+            if trouble.reason in ABOUT_THE_ADDRESS and not trouble.detail:
+                trouble = Trouble(trouble.reason, note["reached"])
             if tunnel is not None and tunnel.is_closed():
                 trouble = Trouble("jump_failed", "its connection was lost")
             if client.offered is not None and trouble.reason.startswith("host_key"):
@@ -106,13 +117,25 @@ class Connector:
 
     def _options(self, target: Target) -> Any:
         return asyncssh.SSHClientConnectionOptions(
-            config=self.settings.config, host=target.host, port=target.port or (), username=target.user or ()
+            config=self._config(target), host=target.node, port=target.port or (), username=target.user or ()
         )
 
+    def _config(self, target: Target) -> list[str]:
+        """The configuration files for a node. Its own address goes before them as a file: the first HostName wins."""
+        if not target.address:
+            return self.settings.config
+        if self.folder is None:
+            self.folder = tempfile.TemporaryDirectory(prefix="golden15-")
+        name = hashlib.sha256(target.address.encode()).hexdigest()[:32]
+        path = Path(self.folder.name) / name
+        if not path.exists():
+            path.write_text(f"HostName {target.address.replace('%', '%%')}\n")
+        return [str(path), *self.settings.config]
+
     def _keys(self, options: Any) -> trust.TrustedKeys:
-        """The configuration's own known_hosts files, else the usual ones; read once per list of files."""
+        """The files that the run names, else those of the configuration, else the usual ones; read once per list."""
         named = [*(options.config.get("UserKnownHostsFile") or ()), *(options.config.get("GlobalKnownHostsFile") or ())]
-        files = tuple(named) or self.settings.known_hosts
+        files = self.settings.known_hosts or tuple(named) or (*trust.USER_FILES, *trust.GLOBAL_FILES)
         if files not in self.trusted:
             self.trusted[files] = trust.TrustedKeys(files, self.settings.accepted)
         return self.trusted[files]
@@ -139,7 +162,7 @@ class Connector:
         host, colon, port = host_port.rpartition(":")
         if not colon or "]" in port:
             host, port = host_port, ""
-        hop = Target(last, address=host.strip("[]"), user=user, port=int(port) if port.isdigit() else 0, jump=before)
+        hop = Target(host.strip("[]"), user=user, port=int(port) if port.isdigit() else 0, jump=before)
         return await self.connect(hop, {}, through)
 
 

@@ -40,15 +40,22 @@ REASONS: dict[str, Reason] = {
         "the node is overloaded or hung: use its console or BMC",
     ),
     "sshd_busy": Reason(
-        "unreachable", "its SSH server turns new connections away", "it is alive: raise MaxStartups there, or ask again"
+        "unreachable",
+        "its SSH server closed the connection at once",
+        "it is alive: raise MaxStartups there, or read its sshd's log",
     ),
     "key_refused": Reason(
         "denied",
         "the node refused our SSH key",
         "put our public key into authorized_keys of this user, set the user, or load the key into ssh-agent",
     ),
+    "no_key": Reason(
+        "denied",
+        "we have no SSH key to offer",
+        "name an IdentityFile in the SSH configuration, or start Golden15 where an ssh-agent runs",
+    ),
     "host_key_unknown": Reason(
-        "unreachable", "host key not accepted yet", "compare the fingerprint and accept it on the Fleet page"
+        "unreachable", "host key not accepted yet", "compare the fingerprint, then accept it on the Fleet page"
     ),
     "host_key_changed": Reason(
         "unreachable",
@@ -66,7 +73,7 @@ REASONS: dict[str, Reason] = {
         "check the jump host first; to accept its key, add it to the fleet",
     ),
     "bad_config": Reason(
-        "unreachable", "the SSH configuration cannot be used", "mend the named line of the SSH configuration"
+        "unreachable", "the SSH configuration cannot be used", "mend what is named here in the SSH configuration"
     ),
     "shell_hung": Reason(
         "timeout",
@@ -109,12 +116,18 @@ REASONS: dict[str, Reason] = {
 }
 
 
+# Reasons for which it helps to see which user, address and port were tried.
+ABOUT_THE_ADDRESS = frozenset(
+    ("refused", "no_route", "connect_timeout", "no_ssh", "sshd_silent", "sshd_busy", "key_refused", "no_key")
+)
+
+
 class Trouble(Exception):
     """A node could not be asked. `reason` is a key of REASONS, `detail` what the other side said."""
 
     def __init__(self, reason: str, detail: str = ""):
         self.reason = reason
-        self.detail = clean(detail).strip()[:300]
+        self.detail = " ".join(clean(detail).split())[:300]
         super().__init__(sentence(reason, self.detail))
 
 
@@ -164,6 +177,8 @@ def _trouble_of_socket(error: BaseException, text: str) -> Trouble:
         return Trouble("no_route", error.strerror or text)
     if isinstance(error, OSError) and "Multiple exceptions" in text:  # asyncio tried several addresses
         return Trouble("refused" if text.count("[Errno 111]") else "no_route", text[:200])
+    if isinstance(error, OSError) and error.filename:
+        return Trouble("bad_config", f"{error.filename}: {error.strerror}")
     if isinstance(error, OSError | ValueError):
         return Trouble("bad_config", f"{type(error).__name__}: {text}")
     return Trouble("lost", f"{type(error).__name__}: {text}")

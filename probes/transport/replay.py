@@ -21,8 +21,14 @@ class BundleError(ValueError):
     """The folder is not a bundle of captures. Says which file, what is wrong, and what was expected."""
 
 
+def check_free(folder: Path) -> None:
+    """Raises BundleError when `folder` holds something: two runs in one folder would be read as one."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BundleError(f"{folder} is not empty: save into a new folder, so that no evidence is mixed or overwritten")
+
+
 def save(folder: Path, captures: Iterable[Capture]) -> int:
-    """Write captures into `folder` in the form above; returns how many. The folder is made if it is missing."""
+    """Write captures into an empty `folder` in the form above; returns how many. It is made if it is missing."""
     meta: dict[str, dict[str, Any]] = {}
     count = 0
     for capture in captures:
@@ -45,12 +51,16 @@ def captures(folder: Path) -> Iterator[Capture]:
     nodes = sorted(place for place in folder.iterdir() if place.is_dir())
     if not nodes:
         raise BundleError(f"{folder}: holds no node folders; expected FOLDER/<node>/<probe>.out")
+    empty = True
     for place in nodes:
         meta = _meta(place / "captures.json")
         outs = {file.stem: file for file in place.glob("*.out")}
         for probe in sorted({*outs, *meta}):
+            empty = False
             out = outs[probe].read_bytes() if probe in outs else b""
             yield _capture(place, probe, out, meta.get(probe, {"outcome": "ok"}))
+    if empty:
+        raise BundleError(f"{folder}: its folders hold no captures; expected FOLDER/<node>/<probe>.out")
 
 
 def _capture(place: Path, probe: str, out: bytes, said: Any) -> Capture:

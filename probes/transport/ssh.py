@@ -201,6 +201,7 @@ class _Visit:
                 took_s=took,
                 connect_s=self.connected_s,
                 tries=self.note["tries"],
+                reached=clean(self.note.get("reached", ""))[:320],
                 python=clean(str(hello.get("python", "")))[:20],
                 chatter=_said(self.talk) if self.talk else "",
                 offered_key=self.note.get("offered", ""),

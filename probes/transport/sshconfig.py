@@ -33,12 +33,20 @@ _WEAKENING = {
 
 def readable(files: Iterable[str] = CONFIG_FILES) -> list[str]:
     """The configuration files that exist, expanded, in OpenSSH's order (the user's own first)."""
-    return [str(path) for name in files if (path := Path(name).expanduser()).is_file()]
+    return [str(path) for name in files if _can_be_read(path := Path(name).expanduser())]
+
+
+def _can_be_read(path: Path) -> bool:
+    try:
+        with path.open():
+            return True
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """One option of a configuration file that has no effect here."""
+    """One option of a configuration file that has no effect here; line 0 stands for the whole file."""
 
     path: str
     line: int
@@ -46,6 +54,8 @@ class Ignored:
     why: str
 
     def __str__(self) -> str:
+        if not self.line:
+            return f"{self.path}: {self.why}"
         return f"{self.path}:{self.line}: {self.option} is not honoured: {self.why}"
 
 
@@ -57,7 +67,7 @@ def ignored_options(files: Sequence[str], depth: int = 0) -> list[Ignored]:
         try:
             lines = Path(name).read_text(errors="replace").splitlines()
         except OSError as error:
-            found.append(Ignored(name, 0, "the whole file", f"cannot be read: {error.strerror}"))
+            found.append(Ignored(name, 0, "", f"cannot be read: {error.strerror}"))
             continue
         for number, line in enumerate(lines, 1):
             words = _words(line)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from probes.transport import sshconfig, trust
+from probes.transport import sshconfig
 from probes.transport.reasons import sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One node to ask. Empty fields are left to the SSH configuration; `jump` is `[user@]host[:port][,...]`."""
+    """One node to ask. Empty fields are left to the SSH configuration, in which `node` is the name that counts.
+
+    `address` takes the place of HostName there; `jump` is `[user@]host[:port][,...]`.
+    """
 
     node: str
     address: str = ""
     user: str = ""
     port: int = 0
     jump: str = ""
-
-    @property
-    def host(self) -> str:
-        return self.address or self.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ class NodeEnd:
     took_s: float = 0.0
     connect_s: float = 0.0
     tries: int = 1
+    reached: str = ""  # user@host:port, as the SSH configuration resolved it
     python: str = ""
     chatter: str = ""  # what its login printed: banner, shell start-up files, error output
     offered_key: str = ""
@@ -58,5 +58,5 @@ class Settings:
     run_s: float = 120.0
     gate: int = 3
     config: list[str] = field(default_factory=sshconfig.readable)
-    known_hosts: tuple[str, ...] = (*trust.USER_FILES, *trust.GLOBAL_FILES)
+    known_hosts: tuple[str, ...] = ()  # instead of those that the configuration names and of the usual ones
     accepted: str = ""

@@ -28,7 +28,7 @@ class Command(BaseCommand):
         acts = parser.add_subparsers(required=True, dest="act", metavar="add | list | check | keys | accept | remove")
         add = acts.add_parser("add", help="add nodes: a nodeset, or a hostfile with --file (- for standard input)")
         add.add_argument("nodes", nargs="?", help="such as 'gpu-[001-064]'")
-        add.add_argument("--file", help="hostfile, Ansible inventory or /etc/hosts lines")
+        add.add_argument("--file", help="hostfile, Ansible INI inventory or /etc/hosts lines")
         add.add_argument("--user", default="")
         add.add_argument("--port", type=int)
         add.add_argument("--jump", default="", metavar="[USER@]HOST[:PORT]")
@@ -51,6 +51,8 @@ class Command(BaseCommand):
             getattr(self, f"_{options['act']}")(options)
         except (services.Refused, nodeset.NodesetError) as refused:
             raise CommandError(str(refused)) from refused
+        except KeyboardInterrupt:
+            raise CommandError("Stopped. What the nodes were doing for us was ended.", returncode=130) from None
 
     def _add(self, options: dict[str, Any]) -> None:
         if (options["nodes"] is None) == (options["file"] is None):
@@ -62,14 +64,18 @@ class Command(BaseCommand):
                 self.stdout.write(f"{len(names)} {word}: {nodeset.fold(names)}")
 
     def _list(self, options: dict[str, Any]) -> None:
+        same: dict[tuple[str, str], list[str]] = {}
         for state in queries.states():
             what = f"{state.says}: {state.next}" if state.next else state.says
-            self.stdout.write(f"{MARKS[state.level]} {state.node.name}  {clean(what)}")
+            same.setdefault((state.level, what), []).append(state.node.name)
+        for (level, what), names in same.items():
+            self.stdout.write(f"{MARKS[level]} {nodeset.fold(names)}  {clean(what)}")
 
     def _check(self, options: dict[str, Any]) -> None:
         for line in queries.ignored_ssh_options():
             self.stderr.write(line)
-        run = runs.start_suite("check", list(Node.objects.all()), None, ring=False)
+        # A check that another started is joined: its open shards are asked here, if no worker holds them.
+        run = runs.open_check() or runs.start_suite(runs.CHECK, list(Node.objects.all()), None, ring=False)
         for shard in Shard.objects.filter(run=run):
             held = runs.claim(shard.pk)
             if held is not None:
@@ -96,6 +102,7 @@ class Command(BaseCommand):
         pasted = services.accept_pasted(_text(options["list"]), by)
         for names, word in (
             (pasted.accepted, "accepted"),
+            (pasted.changed, "of them CHANGED"),
             (pasted.refused, "NOT accepted, the list holds another key"),
             (pasted.not_listed, "still waiting, not on the list"),
         ):
@@ -103,7 +110,11 @@ class Command(BaseCommand):
                 self.stdout.write(f"{len(names)} {word}: {nodeset.fold(names)}")
 
     def _remove(self, options: dict[str, Any]) -> None:
-        self.stdout.write(f"{services.remove_nodes(nodeset.expand(options['nodes']))} taken out")
+        names = nodeset.expand(options["nodes"])
+        there = set(Node.objects.filter(name__in=names).values_list("name", flat=True))
+        self.stdout.write(f"{services.remove_nodes(names)} taken out")
+        if unknown := [name for name in names if name not in there]:
+            raise CommandError(f"Not in the fleet: {nodeset.fold(unknown)}")
 
 
 def _text(name: str) -> str:
