@@ -48,3 +48,16 @@ def url(name: str, schemes: tuple[str, ...], example: str) -> str:
             f"{name} must begin with one of: {', '.join(s + '://' for s in schemes)}. Example: {example}"
         )
     return value
+
+
+def file(name: str) -> str:
+    """The path of a file that can be read, or "". Raises SettingError when it cannot."""
+    path = os.path.expanduser(text(name))
+    if not path:
+        return ""
+    try:
+        with open(path):
+            return path
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+        raise SettingError(f"{name} names {path}, which {reason}. Correct it, or unset it.") from None

@@ -94,6 +94,20 @@ def secret_key(data: Path) -> str:
     return key
 
 
+def private_file(path: Path) -> Path:
+    """The path, made as an empty 0600 file when absent and narrowed to that when others could read it.
+
+    For the SQLite database: it holds sessions, and its -wal file takes the database's own mode.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except OSError:
+        pass  # said in words when the database is opened
+    return path
+
+
 def last_address(data: Path) -> str:
     """Where the Golden15 of this data folder answers, or answered last; the default when it never ran."""
     try:

@@ -79,7 +79,7 @@ def _databases() -> dict[str, Any]:
     return {
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
-            "NAME": DATA_DIR / "golden15.sqlite3",
+            "NAME": paths.private_file(DATA_DIR / "golden15.sqlite3"),
             "OPTIONS": options,
             # A file, never memory: tests with threads need a second connection that sees the same rows.
             "TEST": {"NAME": DATA_DIR / "test.sqlite3"},
@@ -126,7 +126,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 
 # How workers reach nodes: an SSH configuration instead of ~/.ssh/config and /etc/ssh/ssh_config.
-SSH_CONFIG = env.text("GOLDEN15_SSH_CONFIG", "")
+SSH_CONFIG = env.file("GOLDEN15_SSH_CONFIG")
 
 # People
 AUTH_USER_MODEL = "incidents.User"

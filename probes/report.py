@@ -71,7 +71,7 @@ class Screen:
         if self.as_json:
             self._line({"kind": "node", "node": end.node, "reason": end.reason, "why": end.why,
                         "took_s": round(end.took_s, 3), "tries": end.tries, "python": end.python,
-                        "chatter": end.chatter,
+                        "reached": end.reached, "chatter": end.chatter,
                         "offered_key": end.offered_key.strip(), "fingerprint": end.fingerprint})  # fmt: skip
 
     def _line(self, words: dict[str, Any]) -> None:

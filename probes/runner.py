@@ -30,7 +30,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 MARK = "@golden15 "
 PROTOCOL = 1
 GRACE_S = 0.5  # between SIGKILL and calling a child hung: a killed process that can die does so in milliseconds
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 try:  # prctl is how children die with their parent; some minimal Pythons have no ctypes
     import ctypes
@@ -59,7 +59,7 @@ def read(path: str, limit: int = 65536) -> str:
 
 def which(tool: str) -> Optional[str]:
     """Full path of an executable on PATH, or None."""
-    for folder in os.environ.get("PATH", PATH).split(":"):
+    for folder in os.environ.get("PATH", DEFAULT_PATH).split(":"):
         path = os.path.join(folder, tool)
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
@@ -548,7 +548,7 @@ def main(plan: Dict[str, Any], watch_stdin: bool = True) -> None:
 
     `watch_stdin` is false when standard input was the program itself (`python3 -I -S - < program`).
     """
-    os.environ.update({"PATH": os.environ.get("PATH", "") + ":" + PATH, "LC_ALL": "C", "HOME": "/"})
+    os.environ.update({"PATH": os.environ.get("PATH", "") + ":" + DEFAULT_PATH, "LC_ALL": "C", "HOME": "/"})
     os.chdir("/")
     sys.dont_write_bytecode = True  # read-only; and under the file size limit a .pyc would be cut off and left broken
     runner = Runner(plan, watch_stdin)

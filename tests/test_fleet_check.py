@@ -11,7 +11,8 @@ from django.test import Client
 
 from incidents.models import HostKey, Node, Reading, SuiteRun, User
 from incidents.queries.fleet import states
-from incidents.services.fleet import Login, add_nodes
+from incidents.services.fleet import Login, accept_key, add_nodes, change_node
+from incidents.services.runs import start_suite
 from tests.support.sshd_nodes import Lab, free_port
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -227,3 +228,31 @@ def test_a_hostile_name_or_answer_is_shown_as_text(client: Client, ada: User) ->
     page = client.get("/fleet/").content.decode()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
+
+
+def test_an_answer_that_was_overtaken_is_not_shown_as_news(lab: Lab, ada: User) -> None:
+    lab.start("gpu-001")
+    lab.start("gpu-002", trust=False)
+    add_nodes("gpu-[001-002]", Login(), None)
+    fleet("check")
+    assert said()["gpu-001"] == ("ok", "ready")
+    change_node("gpu-001", "", Login(user="nobody-here"))
+    accept_key(HostKey.objects.get(node__name="gpu-002").pk, ada)
+    assert said() == {
+        "gpu-001": ("unknown", "changed, not checked since"),
+        "gpu-002": ("unknown", "key accepted, not checked since"),
+    }
+    fleet("check")
+    assert said()["gpu-001"][0] == "bad"
+    assert said()["gpu-002"] == ("ok", "ready")
+
+
+def test_a_check_that_another_began_is_joined_not_doubled(lab: Lab, ada: User, client: Client) -> None:
+    lab.start("gpu-001")
+    add_nodes("gpu-001", Login(), None)
+    start_suite("check", list(Node.objects.all()), ada, ring=False)
+    client.force_login(ada)
+    page = client.post("/fleet/check", follow=True).content.decode()
+    assert "A check of the fleet is running already" in page
+    assert "1 of 1 nodes ready." in fleet("check")[0]
+    assert SuiteRun.objects.count() == 1

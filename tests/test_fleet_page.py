@@ -117,9 +117,14 @@ def test_nothing_overflows_and_axe_is_content_at_each_size(
     nodes_of_all_kinds(lab)
     page = open_page(viewport=SIZES[size], color_scheme=scheme)
     add_and_check(page, "gpu-[001-006]")
-    page.screenshot(path=tmp_path / f"fleet-{size}-{scheme}.png", full_page=True)
-    check_accessibility(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
+    page.get_by_text("Add nodes", exact=True).first.click()
+    page.get_by_text("Accept all that stand on a list").click()
+    for name, address in (("fleet", ""), ("node", "/fleet/nodes/gpu-001"), ("changed", "/fleet/nodes/gpu-003")):
+        if address:
+            page.goto(address)
+        page.screenshot(path=tmp_path / f"{name}-{size}-{scheme}.png", full_page=True)
+        check_accessibility(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"], name
 
 
 def test_everything_works_with_the_keyboard_alone(lab: Lab, open_page: Callable[..., Any]) -> None:

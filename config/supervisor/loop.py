@@ -33,8 +33,8 @@ class Slot:
 
 
 def say(line: str) -> None:
-    """A line for the person at the terminal. A closed terminal is no reason to stop."""
-    with contextlib.suppress(BrokenPipeError, ValueError):
+    """A line for the person at the terminal. A closed terminal or a full disk under the log is no reason to stop."""
+    with contextlib.suppress(OSError, ValueError):
         print(line, flush=True)
 
 
@@ -132,7 +132,12 @@ class Supervisor:
     def _restart_dead(self) -> None:
         for slot in self.slots.values():
             if slot.process is None and not self.stop_signals and time.monotonic() >= slot.start_at:
-                self.start(slot.part)
+                try:
+                    self.start(slot.part)
+                except OSError as error:  # no process or file handle to be had just now
+                    slot.ended_early += 1
+                    slot.start_at = time.monotonic() + back_off(slot.ended_early + 1)
+                    say(f"The {slot.part.name} could not be started ({error.strerror}). Trying again soon.")
 
     def stop(self) -> None:
         """End every part: SIGTERM, then SIGKILL after its limit or at a second Ctrl-C; the broker last. Whatever of

@@ -9,6 +9,7 @@ from config import web
 from config.supervisor import broker
 
 # Advice about saving to disk, which it does not, and its good-bye.
+_WORKER_NOISE = ("Warm shutdown",)
 _BROKER_NOISE = ("Memory overcommit", "scheduling shutdown", "ready to exit")
 
 
@@ -43,6 +44,6 @@ def django_parts(listener: socket.socket) -> list[Part]:
     fd = listener.fileno()
     return [
         Part("web", [*python, "-m", "config.web"], 6, {web.SOCKET_FD: str(fd)}, (fd,)),
-        Part("worker", celery, 10),
+        Part("worker", celery, 10, hidden=_WORKER_NOISE),
         Part("sweeper", [*python, "-m", "django", "sweeper"], 5),
     ]

@@ -1,5 +1,7 @@
 """What is set up once, in the supervisor, so that the parts need not: Django, the database, the first user's link."""
 
+import os
+
 from config.env import SettingError
 
 
@@ -26,6 +28,25 @@ def set_up_database() -> int:
         raise SettingError(_database_advice(error)) from None
     finally:
         connections.close_all()
+
+
+def look_for_broker() -> None:
+    """Raises SettingError when REDIS_URL names a server that does not answer."""
+    import redis
+    from django.conf import settings
+
+    if "REDIS_URL" not in os.environ:
+        return
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=5, socket_timeout=5, retry=None)
+    try:
+        client.ping()
+    except redis.RedisError as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise SettingError(
+            f"The server that REDIS_URL names does not work: {reason}. Check that it runs and that it lets us in."
+        ) from None
+    finally:
+        client.close()
 
 
 def _database_advice(error: Exception) -> str:

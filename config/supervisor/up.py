@@ -34,10 +34,11 @@ def up(host: str, port: int) -> int:
         try:
             socket_path = _start_broker(supervisor, data)
             prepare.set_up_database()
+            prepare.look_for_broker()
             for part in parts.django_parts(sock):
                 supervisor.start(part)
             supervisor.run(Readiness(supervisor, sock, address, socket_path).look)
-            say("Stopping.")
+            say("Stopping. Running checks may take up to 10 s to end; Ctrl-C again ends them at once.")
         finally:
             supervisor.stop()
             if socket_path:

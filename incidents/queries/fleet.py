@@ -11,7 +11,7 @@ from django.db.models import Max, OuterRef, Subquery
 
 from incidents.models import HostKey, Node, NodeVisit, Reading, SuiteRun
 from probes.transport import sshconfig, trust
-from probes.transport.reasons import REASONS
+from probes.transport.reasons import ABOUT_THE_ADDRESS, REASONS
 
 SLOW_S = 3.0  # a check takes 0.1-0.3 s on a node that is well; judgement, not a measurement of yours
 ORDER = ("bad", "warn", "unknown", "ok")
@@ -90,8 +90,9 @@ def _overtaken(node: Node, visit: NodeVisit) -> str:
 def _judge(visit: NodeVisit, readings: list[Reading]) -> tuple[str, str, str]:
     if visit.reason:
         known = REASONS[visit.reason]
-        # The fingerprint stands beside the key that waits to be accepted, once is enough.
-        detail = "" if visit.reason.startswith("host_key") else visit.detail
+        # The fingerprint stands beside the key that waits, the address in a column of its own: once is enough.
+        shown_elsewhere = visit.reason.startswith("host_key") or visit.reason in ABOUT_THE_ADDRESS
+        detail = "" if shown_elsewhere else visit.detail
         return "bad", known.says + (f" ({detail})" if detail else ""), known.next
     for reading in readings:
         for finding in reading.findings:
@@ -163,6 +164,9 @@ def keys_of(node: Node) -> list[HostKey]:
 
 
 def last_readings(node: Node) -> list[Reading]:
-    """The readings of the last run that asked this node."""
+    """The readings of the last run that asked this node, without those that only repeat why it did not answer."""
     last = node.visits.order_by("-run_id").first()
-    return list(Reading.objects.filter(node=node, run=last.run_id).defer("out")) if last else []
+    if last is None:
+        return []
+    readings = Reading.objects.filter(node=node, run=last.run_id).defer("out")
+    return list(readings.exclude(reason=last.reason) if last.reason else readings)

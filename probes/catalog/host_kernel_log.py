@@ -26,6 +26,7 @@ MAX_BYTES = 786_432
 
 def _collect() -> Mapping[str, str]:
     import os
+    import pwd
     import time
 
     cap = 700000  # below the probe's max_bytes, so that the newest lines are the ones that are kept
@@ -61,7 +62,11 @@ def _collect() -> Mapping[str, str]:
         if journalctl and sh([journalctl, "-k", "-q", "--no-pager", "-n", "1"])[1].strip():
             return journalctl + " -k", ""  # readable, and quiet for two hours
         refused = refused or "no readable journal, no dmesg"
-        allow = f"#{os.getuid()} ALL=(root) NOPASSWD: {dmesg or '/usr/bin/dmesg'} --time-format iso"
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            user = f"#{os.getuid()}"
+        allow = f"{user} ALL=(root) NOPASSWD: {dmesg or '/usr/bin/dmesg'}"
         raise Denied(
             f"the kernel log is for root only on this node ({refused}): add the user to the group systemd-journal or "
             f"adm, or allow in sudoers: {allow}"
