@@ -36,6 +36,30 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_sep("!", f"{reasons.total()} TESTS DID NOT RUN: {listed}")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def tests_may_empty_their_database() -> Iterator[None]:
+    """After a test with real commits Django empties all tables, which the guard of the timeline refuses. Here, and
+    nowhere in the product, it is taken away for that moment."""
+    from django.core.management.commands import flush
+    from django.db import connections
+
+    from incidents.models import timeline
+
+    original = flush.Command.handle
+
+    def handle(command: Any, **options: Any) -> None:
+        connection = connections[options["database"]]
+        timeline.unguard(connection)
+        try:
+            original(command, **options)
+        finally:
+            timeline.guard(connection)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flush.Command, "handle", handle)
+        yield
+
+
 @pytest.fixture
 def data_folder() -> Iterator[Path]:
     """A data folder with a short path, as a person's is; pytest's own folders are long."""

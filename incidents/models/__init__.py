@@ -1,7 +1,22 @@
 """What is remembered. One module per noun; this package is the one place to import models from."""
 
 from incidents.models.fleet import HostKey, Node
+from incidents.models.incident import Incident, Job, Phase
 from incidents.models.people import SignInToken, User
 from incidents.models.runs import NodeVisit, Reading, Shard, SuiteRun
+from incidents.models.timeline import Event
 
-__all__ = ["HostKey", "Node", "NodeVisit", "Reading", "Shard", "SignInToken", "SuiteRun", "User"]
+__all__ = [
+    "Event",
+    "HostKey",
+    "Incident",
+    "Job",
+    "Node",
+    "NodeVisit",
+    "Phase",
+    "Reading",
+    "Shard",
+    "SignInToken",
+    "SuiteRun",
+    "User",
+]

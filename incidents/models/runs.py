@@ -5,6 +5,7 @@ from django.db import models
 from django.db.models import Q
 
 from incidents.models.fleet import Node
+from incidents.models.incident import Incident
 from probes.core import OUTCOMES
 
 
@@ -12,6 +13,9 @@ class SuiteRun(models.Model):
     """One suite asked of a list of nodes. Finished when each of its shards is."""
 
     suite = models.CharField(max_length=60)
+    incident = models.ForeignKey(
+        Incident, on_delete=models.PROTECT, null=True, related_name="runs", help_text="none: a check of the fleet"
+    )
     started_at = models.DateTimeField()
     started_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     finished_at = models.DateTimeField(null=True)

@@ -121,8 +121,13 @@ def change_node(name: str, address: str, login: Login) -> Node:
 
 @transaction.atomic
 def remove_nodes(names: Iterable[str]) -> int:
-    """Take nodes out of the fleet, with their keys and readings; returns how many there were."""
+    """Take nodes out of the fleet, with their keys and readings; returns how many there were.
+
+    Raises Refused when one is part of an incident: its readings are evidence.
+    """
     found = Node.objects.filter(name__in=list(names))
+    if evidence := list(found.filter(incidents__isnull=False).distinct().values_list("name", flat=True)):
+        raise Refused(f"Nothing was taken out. The readings of {nodeset.fold(evidence)} are evidence of an incident.")
     count = found.count()
     found.delete()
     return count

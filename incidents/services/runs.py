@@ -18,8 +18,9 @@ from django.db import DataError, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from incidents.models import Node, NodeVisit, Reading, Shard, SuiteRun, User
+from incidents.models import Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
 from incidents.services.fleet import Refused, offer_key
+from incidents.services.timeline import tell
 from probes import suites
 from probes.core import Reading as Read
 from probes.core import clean
@@ -57,7 +58,9 @@ def open_check() -> SuiteRun | None:
 
 
 @transaction.atomic
-def start_suite(suite: str, nodes: Sequence[Node], by: User | None, ring: bool = True) -> SuiteRun:
+def start_suite(
+    suite: str, nodes: Sequence[Node], by: User | None, ring: bool = True, incident: Incident | None = None
+) -> SuiteRun:
     """Ask a suite of these nodes. Workers hear of it when this transaction is committed, unless the caller asks."""
     if not nodes:
         raise Refused("There are no nodes to ask. Add nodes to the fleet first.")
@@ -65,7 +68,7 @@ def start_suite(suite: str, nodes: Sequence[Node], by: User | None, ring: bool =
     if suite == CHECK and open_check() is not None:
         raise Refused("A check of the fleet is running already.")
     now = timezone.now()
-    run = SuiteRun.objects.create(suite=suite, started_at=now, started_by=by, node_count=len(nodes))
+    run = SuiteRun.objects.create(suite=suite, incident=incident, started_at=now, started_by=by, node_count=len(nodes))
     shards = []
     for number, begin in enumerate(range(0, len(nodes), SHARD_NODES)):
         shard = Shard.objects.create(run=run, number=number, queued_at=now)
@@ -135,6 +138,24 @@ def record(held: Claim, readings: Sequence[Read], ends: Sequence[NodeEnd]) -> No
     for end in sorted(ends, key=lambda end: ids[end.node]):
         if end.offered_key and ids[end.node] in there:
             offer_key(ids[end.node], end.offered_key, end.fingerprint, end.reason == "host_key_changed")
+    _tell_batch(held, rows, visits)
+
+
+def _tell_batch(held: Claim, rows: Sequence[Reading], visits: Sequence[NodeVisit]) -> None:
+    """One event for the whole batch: which readings, and the hash of their content, so that they cannot be changed
+    without it being seen. Outside an incident there is nothing to tell."""
+    run = SuiteRun.objects.select_related("incident").get(pk=held.run_id)
+    if run.incident is None:
+        return
+    content = "".join(sorted(f"{row.node_id} {row.probe} {row.outcome} {row.sha256}\n" for row in rows))
+    tell(
+        run.incident,
+        "readings",
+        run=run.pk,
+        readings=[[row.node_id, row.probe] for row in rows],
+        ended=[visit.node_id for visit in visits],
+        digest=hashlib.sha256(content.encode()).hexdigest(),
+    )
 
 
 def _store(model: type[Reading] | type[NodeVisit], rows: Sequence[Reading | NodeVisit]) -> None:
@@ -234,10 +255,13 @@ def finish_shard(held: Claim) -> None:
 def _close(shard_id: int, run_id: int) -> None:
     now = timezone.now()
     # The run's row is locked first, so that of two last shards finishing at once one sees the other's end.
-    SuiteRun.objects.select_for_update().get(pk=run_id)
+    run = SuiteRun.objects.select_for_update(of=("self",)).select_related("incident").get(pk=run_id)
     Shard.objects.filter(pk=shard_id).update(finished_at=now, lease_until=None)
     if not Shard.objects.filter(run=run_id, finished_at=None).exists():
-        SuiteRun.objects.filter(pk=run_id, finished_at=None).update(finished_at=now)
+        ended = SuiteRun.objects.filter(pk=run_id, finished_at=None).update(finished_at=now)
+        if ended and run.incident is not None:
+            answered = run.visits.filter(reason="").count()
+            tell(run.incident, "suite_ended", run=run.pk, suite=run.suite, answered=answered, nodes=run.node_count)
 
 
 def sweep_shards() -> int:

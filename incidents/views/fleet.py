@@ -167,6 +167,9 @@ def node(request: HttpRequest, name: str) -> HttpResponse:
 
 @post_only
 def remove_node(request: HttpRequest, name: str) -> HttpResponse:
-    if services.remove_nodes([name]):
-        messages.success(request, f"{name} was taken out of the fleet.")
+    try:
+        if services.remove_nodes([name]):
+            messages.success(request, f"{name} was taken out of the fleet.")
+    except services.Refused as refused:
+        messages.error(request, str(refused))
     return redirect("fleet")
