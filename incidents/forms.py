@@ -40,3 +40,22 @@ class PasteKeysForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 5, "spellcheck": "false"}),
         error_messages={"required": "Paste at least one key or fingerprint."},
     )
+
+
+class DeclareForm(forms.Form):
+    """One field counts; the others have defaults."""
+
+    what = forms.CharField(
+        label="Which job, or which nodes?",
+        max_length=500_000,
+        widget=forms.TextInput(
+            attrs={"autofocus": True, "spellcheck": "false", "placeholder": "llm-70b-run7 or gpu-[001-064]"}
+        ),
+        error_messages={"required": "Type a job's name, or its nodes."},
+    )
+    severity = forms.ChoiceField(
+        label="Severity",
+        initial="2",
+        choices=[("1", "SEV1, all hands"), ("2", "SEV2"), ("3", "SEV3"), ("4", "SEV4, can wait")],
+    )
+    title = forms.CharField(label="Title", required=False, max_length=300)

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from django.urls import re_path
+from django.urls import path, re_path
+
+from incidents.consumers import IncidentSocket
 
 
 async def no_such_socket(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -12,4 +14,7 @@ async def no_such_socket(scope: dict[str, Any], receive: Any, send: Any) -> None
 
 
 # Django's types know pages only; Channels' router calls ASGI applications.
-websocket_urlpatterns = [re_path(r"", no_such_socket)]  # type: ignore[arg-type]
+websocket_urlpatterns = [
+    path("ws/incidents/<int:incident>", IncidentSocket.as_asgi()),  # type: ignore[arg-type]
+    re_path(r"", no_such_socket),  # type: ignore[arg-type]
+]

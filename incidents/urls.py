@@ -4,12 +4,19 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 from django.views.generic import RedirectView
 
-from incidents.views import fleet
+from incidents.views import fleet, incidents
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="fleet"), name="home"),
+    path("incidents/", incidents.incident_list, name="incidents"),
+    path("incidents/declare", incidents.declare, name="declare"),
+    path("incidents/<int:pk>", incidents.incident, name="incident"),
+    path("incidents/<int:pk>/after", incidents.after, name="incident_after"),
+    path("incidents/<int:pk>/advance", incidents.advance, name="advance"),
+    path("incidents/<int:pk>/command", incidents.take_command, name="take_command"),
+    path("incidents/<int:pk>/evidence/<int:reading>", incidents.evidence, name="evidence"),
     path("fleet/", fleet.fleet, name="fleet"),
     path("fleet/state", fleet.fleet_state, name="fleet_state"),
     path("fleet/add", fleet.add_nodes, name="add_nodes"),

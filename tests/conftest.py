@@ -173,3 +173,31 @@ def check_accessibility() -> Callable[[Any], None]:
         assert told == []
 
     return check
+
+
+@pytest.fixture
+def golden15(start_golden15: Callable[..., Golden15], lab: Lab) -> Golden15:
+    one = start_golden15(GOLDEN15_SSH_CONFIG=str(lab.config))
+    one.wait_ready()
+    return one
+
+
+@pytest.fixture
+def open_page(chromium: Any, golden15: Golden15) -> Iterator[Callable[..., Any]]:
+    """A page of a signed-in administrator of this test's own server. Console errors fail the test."""
+    contexts: list[Any] = []
+    troubles: list[str] = []
+
+    def open_one(**options: Any) -> Any:
+        context = chromium.new_context(base_url=golden15.url, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
+        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        page.goto(golden15.fresh_link())
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert troubles == []

@@ -1,5 +1,6 @@
 """What is remembered. One module per noun; this package is the one place to import models from."""
 
+from incidents.models.alerts import Alert, AlertDelivery, AlertSource
 from incidents.models.fleet import HostKey, Node
 from incidents.models.incident import Incident, Job, Phase
 from incidents.models.people import SignInToken, User
@@ -7,6 +8,9 @@ from incidents.models.runs import NodeVisit, Reading, Shard, SuiteRun
 from incidents.models.timeline import Event
 
 __all__ = [
+    "Alert",
+    "AlertDelivery",
+    "AlertSource",
     "Event",
     "HostKey",
     "Incident",

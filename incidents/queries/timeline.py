@@ -31,3 +31,8 @@ def broken_links(incident: Incident) -> Iterator[str]:
         before, expected = event.hash, event.seq + 1
     if (incident.last_seq, incident.head) != (expected - 1, before):
         yield f"INC-{incident.pk}: the timeline ends at {expected - 1}, the incident says {incident.last_seq}"
+
+
+def last_seq(incident_id: int) -> int | None:
+    """How far an incident's timeline is; None when there is no such incident."""
+    return Incident.objects.filter(pk=incident_id).values_list("last_seq", flat=True).first()

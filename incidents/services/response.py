@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,6 +15,7 @@ from incidents.services.fleet import Refused
 from incidents.services.runs import start_suite
 from incidents.services.timeline import tell
 from probes import nodeset
+from probes.transport.targets import Target
 
 CAPTURE = "capture"  # the suite that starts by itself
 
@@ -25,20 +28,39 @@ def declare(what: str, by: User | None, severity: int = 2, title: str = "") -> I
     the fleet yet are added to it. Raises Refused when neither fits, with what to type instead.
     """
     job, nodes = _scope(what.strip(), by)
+    return open_incident(job, nodes, by, severity, title, what=what.strip()[:300])
+
+
+@transaction.atomic
+def open_incident(
+    job: Job | None,
+    nodes: Sequence[Node],
+    by: User | None,
+    severity: int = 2,
+    title: str = "",
+    impact_at: datetime | None = None,
+    **said: Any,
+) -> Incident:
+    """Open an incident on these nodes: its phases, its first events, and the capture suite with the commit.
+
+    `by` is None when no person declared it; then nobody commands it yet. `said` joins the payload of `declared`.
+    """
+    names = nodeset.fold(node.name for node in nodes)
     incident = Incident.objects.create(
-        title=title.strip() or (f"{job} does not advance" if job else f"{nodeset.fold(n.name for n in nodes)}"),
+        title=title.strip() or (f"{job} does not advance" if job else names),
         severity=severity,
         job=job,
         t0=timezone.now(),
+        impact_at=impact_at,
         declared_by=by,
         commander=by,
     )
-    incident.nodes.set(nodes)
+    # In the order of their keys, as batches of readings lock them: two at once must not wait in a circle.
+    incident.nodes.set(Node.objects.select_for_update().filter(pk__in=[node.pk for node in nodes]).order_by("pk"))
     for due in clock.due_times(incident.t0, severity):
         started = incident.t0 if due.phase == incident.phase else None
         Phase.objects.create(incident=incident, name=due.phase, due_at=due.at, started_at=started)
-    names = nodeset.fold(node.name for node in nodes)
-    tell(incident, "declared", by, what=what.strip()[:300], severity=severity, job=str(job or ""), nodes=names)
+    tell(incident, "declared", by, **said, severity=severity, job=str(job or ""), nodes=names)
     run = start_suite(CAPTURE, nodes, by, incident=incident)
     tell(incident, "suite_started", None, run=run.pk, suite=CAPTURE, nodes=len(nodes))
     return incident
@@ -55,6 +77,12 @@ def _scope(what: str, by: User | None) -> tuple[Job | None, Sequence[Node]]:
         targets = nodeset.parse_hosts(what)
     except nodeset.NodesetError as error:
         raise Refused(f"{what[:60]!r} is no job that is known here, and no list of nodes: {error}", "what") from error
+    return None, in_fleet(targets, by)
+
+
+@transaction.atomic
+def in_fleet(targets: Sequence[Target], by: User | None) -> list[Node]:
+    """The nodes of these targets, in order. Those that are not in the fleet yet are added to it."""
     known = {node.name: node for node in Node.objects.filter(name__in=[target.node for target in targets])}
     now = timezone.now()
     new = [
@@ -62,9 +90,9 @@ def _scope(what: str, by: User | None) -> tuple[Job | None, Sequence[Node]]:
         for t in targets
         if t.node not in known
     ]
-    Node.objects.bulk_create(new, batch_size=500)
+    Node.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)  # another may add the same at this moment
     known |= {node.name: node for node in Node.objects.filter(name__in=[node.name for node in new])}
-    return None, [known[target.node] for target in targets]
+    return [known[target.node] for target in targets]
 
 
 @transaction.atomic

@@ -1,9 +1,15 @@
 """Marks and colours of levels: never a colour alone."""
 
+from datetime import UTC, datetime
+
 from django import template
+
+from incidents.queries.incident import WORDS
+from probes import nodeset
 
 register = template.Library()
 
+GLYPHS = {"ok": "■", "warn": "▲", "bad": "◆", "unknown": "◌", "absent": "–"}
 MARKS = {"ok": "✓", "warn": "▲", "bad": "◆", "unknown": "○", "info": "·"}
 
 
@@ -11,6 +17,33 @@ MARKS = {"ok": "✓", "warn": "▲", "bad": "◆", "unknown": "○", "info": "·
 def at(mapping: dict[int, str], key: int) -> str:
     """The value at a key, or ""."""
     return mapping.get(key, "")
+
+
+@register.filter
+def fold(names: list[str]) -> str:
+    """Node names as one folded list."""
+    return nodeset.fold(names)
+
+
+@register.filter
+def glyph(level: str) -> str:
+    """The glyph of a matrix cell."""
+    return GLYPHS.get(level, "")
+
+
+@register.filter
+def word(level: str) -> str:
+    """The word of a matrix cell."""
+    return WORDS.get(level, level)
+
+
+@register.filter
+def moment(seconds: float) -> str:
+    """Seconds since the epoch as a time, or a sentence when a node's clock says what no calendar holds."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (OverflowError, OSError, ValueError):
+        return f"{seconds:g} seconds since 1970"
 
 
 @register.filter

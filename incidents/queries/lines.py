@@ -1,0 +1,82 @@
+"""Timeline events as sentences for people. One function per kind; a kind without one is shown by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from incidents import clock
+from incidents.models import Event, Incident
+from incidents.queries.timeline import HIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the timeline. `who` is "" when the product did it by itself."""
+
+    seq: int
+    at: datetime
+    t_plus: str
+    mark: str
+    level: str
+    who: str
+    says: str
+
+
+def lines(incident: Incident, limit: int = 40) -> list[Line]:
+    """The latest events that people see, the newest first."""
+    shown = incident.events.exclude(kind__in=HIDDEN).select_related("actor").order_by("-seq")[:limit]
+    return [_line(incident, event) for event in shown]
+
+
+def _line(incident: Incident, event: Event) -> Line:
+    mark, level, says = KINDS.get(event.kind, _unknown)(event.payload, event.kind)
+    who = event.actor.get_username() if event.actor else ""
+    return Line(event.seq, event.at, clock.t_plus(incident.t0, event.at), mark, level, who, says)
+
+
+Sentence = tuple[str, str, str]
+
+
+def _unknown(said: dict[str, Any], kind: str) -> Sentence:
+    return "▸", "", kind.replace("_", " ")
+
+
+def _declared(said: dict[str, Any], kind: str) -> Sentence:
+    scope = f"job {said['job']} on {said['nodes']}" if said.get("job") else said.get("nodes", "")
+    return "◆", "bad", f"declared SEV{said.get('severity', '?')}: {scope}"
+
+
+def _suite_started(said: dict[str, Any], kind: str) -> Sentence:
+    return "▸", "", f"{said['suite']} suite started on {_nodes(said['nodes'])}"
+
+
+def _suite_ended(said: dict[str, Any], kind: str) -> Sentence:
+    answered = f"{said['answered']} of {_nodes(said['nodes'])} answered"
+    if said["answered"] == said["nodes"]:
+        return "✓", "ok", f"{said['suite']} complete: {answered}"
+    return "○", "unk", f"{said['suite']} ended: {answered}"
+
+
+def _phase(said: dict[str, Any], kind: str) -> Sentence:
+    return "▸", "", f"moved to {clock.TITLES[said['to']]}: “{said['word']}”"
+
+
+def _command(said: dict[str, Any], kind: str) -> Sentence:
+    before = f", after {said['before']}" if said.get("before") else ""
+    return "▸", "", f"took command{before}"
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'' if number == 1 else 's'}"
+
+
+KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
+    "declared": _declared,
+    "suite_started": _suite_started,
+    "suite_ended": _suite_ended,
+    "phase": _phase,
+    "command": _command,
+}

@@ -1,0 +1,142 @@
+"""The incident page, the list of incidents, and declaring one."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from incidents import clock
+from incidents.forms import DeclareForm
+from incidents.models import Incident, Job, User
+from incidents.queries import incident as queries
+from incidents.queries.lines import lines
+from incidents.queries.timeline import HIDDEN
+from incidents.services import response
+from incidents.services.fleet import Refused
+from incidents.views.fleet import post_only
+from probes.core import clean
+
+SLOTS = ("head", "phases", "standouts", "matrix", "timeline")  # the parts of the page that live
+
+
+def _by(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)  # every page here needs a signed-in person
+    return request.user
+
+
+@never_cache
+@require_safe
+def incident_list(request: HttpRequest) -> HttpResponse:
+    """Open incidents with what waits for a person, and those closed last."""
+    found = queries.open_incidents()
+    rows = [(incident, next((p for p in queries.phases(incident) if p.state == "now"), None)) for incident in found]
+    context = {"rows": rows, "needs": queries.needs(found)[:3], "closed": queries.closed_incidents()}
+    return render(request, "incidents/list.html", context)
+
+
+@never_cache
+def declare(request: HttpRequest) -> HttpResponse:
+    """One field: a job or nodes. Everything else has a default."""
+    form = DeclareForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        said = form.cleaned_data
+        try:
+            incident = response.declare(said["what"], _by(request), int(said["severity"]), said["title"])
+        except Refused as refused:
+            form.add_error("what", str(refused))
+        else:
+            return redirect("incident", incident.pk)
+    status = 422 if request.method == "POST" else 200
+    jobs = Job.objects.all()[:50]
+    return render(request, "incidents/declare.html", {"form": form, "jobs": jobs}, status=status)
+
+
+def _context(incident: Incident, user: User) -> dict[str, object]:
+    found = queries.matrix(incident)
+    now = timezone.now()
+    return {
+        "incident": incident,
+        "now": now,
+        "t_plus": clock.t_plus(incident.t0, incident.closed_at or now),
+        "phases": queries.phases(incident, now),
+        "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
+        "matrix": found,
+        "standouts": queries.standouts(found),
+        "lines": lines(incident),
+        "commands": incident.commander_id == user.pk,
+    }
+
+
+def _found(pk: int) -> Incident:
+    return get_object_or_404(Incident.objects.select_related("commander", "job"), pk=pk)
+
+
+@never_cache
+@require_safe
+def incident(request: HttpRequest, pk: int) -> HttpResponse:
+    """The page of one incident. Right after a reload without JavaScript's memory."""
+    return render(request, "incidents/incident.html", _context(_found(pk), _by(request)))
+
+
+@never_cache
+@require_safe
+def after(request: HttpRequest, pk: int) -> HttpResponse:
+    """What changed after a seq: the live parts, rendered as on the page, and how many lines are new."""
+    found = _found(pk)
+    seen = request.GET.get("seq", "")
+    seq = int(seen) if seen.isdigit() and len(seen) < 10 else 0
+    answer: dict[str, object] = {"seq": found.last_seq, "now": timezone.now().isoformat(), "count": 0, "html": {}}
+    if found.last_seq > seq:
+        context = _context(found, _by(request))
+        answer["count"] = found.events.filter(seq__gt=seq).exclude(kind__in=HIDDEN).count()
+        answer["html"] = {slot: render_to_string(f"incidents/_{slot}.html", context, request) for slot in SLOTS}
+    return JsonResponse(answer)
+
+
+@post_only
+def advance(request: HttpRequest, pk: int) -> HttpResponse:
+    found = _found(pk)
+    found.phase = request.POST.get("phase", found.phase)  # the phase that the person saw
+    try:
+        response.advance(found, _by(request), request.POST.get("word", ""))
+    except Refused as refused:
+        messages.error(request, str(refused))
+    return redirect("incident", pk)
+
+
+@post_only
+def take_command(request: HttpRequest, pk: int) -> HttpResponse:
+    try:
+        response.take_command(_found(pk), _by(request))
+    except Refused as refused:
+        messages.error(request, str(refused))
+    return redirect("incident", pk)
+
+
+@never_cache
+@require_safe
+def evidence(request: HttpRequest, pk: int, reading: int) -> HttpResponse:
+    """One reading: how it was taken, what came back, what was read out of it. As a page, or its part for the drawer."""
+    found = _found(pk)
+    kept = queries.reading(found, reading)
+    if kept is None:
+        raise Http404
+    context = {
+        "incident": found,
+        "reading": kept,
+        "age": clock.t_plus(kept.recorded_at, timezone.now()).removeprefix("T+"),
+        "taken": clock.t_plus(found.t0, kept.recorded_at),
+        "by_hand": queries.by_hand(kept.probe),
+        "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")),
+        "facts": json.dumps(kept.facts, indent=2, ensure_ascii=False) if kept.facts is not None else "",
+    }
+    part = request.headers.get("X-Part") == "drawer"
+    return render(request, "incidents/_evidence.html" if part else "incidents/evidence.html", context)
