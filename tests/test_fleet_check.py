@@ -42,6 +42,7 @@ def said() -> dict[str, tuple[str, str]]:
     return {state.node.name: (state.level, state.says) for state in states()}
 
 
+@pytest.mark.needs_root
 def test_each_node_is_told_what_is_wrong_with_it(lab: Lab) -> None:
     lab.start("healthy")
     lab.start("stranger", trust=False)
@@ -100,6 +101,7 @@ def test_a_slow_node_is_called_slow(lab: Lab) -> None:
     assert state.says.startswith("slow: 3.")
 
 
+@pytest.mark.needs_root
 def test_accepting_the_offered_key_makes_the_node_ready(lab: Lab, ada: User) -> None:
     lab.start("stranger", trust=False)
     add_nodes("stranger", Login(), None)
@@ -129,6 +131,7 @@ def test_a_node_whose_key_type_changed_too_offers_its_new_key(lab: Lab, ada: Use
     assert HostKey.objects.get().kind == "ssh-ed25519"
 
 
+@pytest.mark.needs_root
 def test_the_fleets_own_login_wins_over_the_ssh_configuration(lab: Lab) -> None:
     node = lab.start("gpu-001")
     lab.config.write_text(lab.config.read_text().replace(f"Port {node.port}", "Port 1"))
@@ -230,6 +233,7 @@ def test_a_hostile_name_or_answer_is_shown_as_text(client: Client, ada: User) ->
     assert "&lt;script&gt;alert" in page
 
 
+@pytest.mark.needs_root
 def test_an_answer_that_was_overtaken_is_not_shown_as_news(lab: Lab, ada: User) -> None:
     lab.start("gpu-001")
     lab.start("gpu-002", trust=False)
@@ -247,6 +251,7 @@ def test_an_answer_that_was_overtaken_is_not_shown_as_news(lab: Lab, ada: User) 
     assert said()["gpu-002"] == ("ok", "ready")
 
 
+@pytest.mark.needs_root
 def test_a_check_that_another_began_is_joined_not_doubled(lab: Lab, ada: User, client: Client) -> None:
     lab.start("gpu-001")
     add_nodes("gpu-001", Login(), None)

@@ -41,6 +41,7 @@ def row(page: Any, node: str) -> Any:
     return page.get_by_role("row").filter(has=page.get_by_role("rowheader", name=node))
 
 
+@pytest.mark.needs_root
 def test_from_an_empty_fleet_to_nodes_that_are_ready(
     lab: Lab, open_page: Callable[..., Any], check_accessibility: Any
 ) -> None:
@@ -99,6 +100,7 @@ def test_nothing_overflows_and_axe_is_content_at_each_size(
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"], name
 
 
+@pytest.mark.needs_root
 def test_everything_works_with_the_keyboard_alone(lab: Lab, open_page: Callable[..., Any]) -> None:
     lab.start("gpu-001")
     page = open_page()
@@ -116,6 +118,7 @@ def test_everything_works_with_the_keyboard_alone(lab: Lab, open_page: Callable[
     expect(page.get_by_text("1 ready")).to_be_visible(timeout=40_000)
 
 
+@pytest.mark.needs_root
 def test_without_javascript_a_reload_shows_the_same(lab: Lab, open_page: Callable[..., Any]) -> None:
     lab.start("gpu-001")
     page = open_page(java_script_enabled=False)

@@ -33,6 +33,7 @@ def checkout() -> Iterator[Path]:
     for name in ("requirements.lock", "requirements-dev.lock"):
         (folder / name).write_text("# nothing\n")
     yield folder
+    folder.chmod(0o755)  # a test may have closed it
     shutil.rmtree(folder)
 
 

@@ -80,6 +80,7 @@ def test_a_shell_that_hangs_and_a_shell_that_floods_are_told_apart(lab: Lab) -> 
     until(lambda: not lab.nodes["endless"].processes(), 10, "the flooding shell to end")
 
 
+@pytest.mark.needs_root
 def test_a_node_that_dies_in_the_middle_keeps_what_it_had_told(lab: Lab) -> None:
     node = lab.start("dying")
     plan = Plan((probe("a.first", "echo", "told"), probe("a.last", "sleep", "60", timeout_s=50)), deadline_s=60)
