@@ -74,7 +74,9 @@ class Body:
 
 
 def decoded(raw: bytes) -> str:
-    """The body as text. Raises NotJson when it is not UTF-8, which JSON must be (RFC 8259)."""
+    """The body as text. Raises NotJson when it is not UTF-8 or holds a NUL, which no JSON does (RFC 8259)."""
+    if b"\0" in raw:
+        raise NotJson("the body is not JSON")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -115,7 +117,7 @@ def read(value: Any) -> Body:
     alerts = value.get("alerts") if isinstance(value, dict) else None
     if not isinstance(alerts, list) or not any(isinstance(alert, dict) for alert in alerts):
         raise NotUnderstood(
-            "The body has no list of alerts. Let Alertmanager post its own body (version 4), without a payload template."
+            "The body has no list of alerts. Let Alertmanager post its own body (version 4), not a payload template's."
         )
     notes = []
     if (version := line(value.get("version"), 20)) != VERSION:

@@ -4,7 +4,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 from django.views.generic import RedirectView
 
-from incidents.views import fleet, incidents
+from incidents.views import alerts, fleet, incidents
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
@@ -17,6 +17,7 @@ urlpatterns = [
     path("incidents/<int:pk>/advance", incidents.advance, name="advance"),
     path("incidents/<int:pk>/command", incidents.take_command, name="take_command"),
     path("incidents/<int:pk>/evidence/<int:reading>", incidents.evidence, name="evidence"),
+    path("alerts/<slug:source>", alerts.receive, name="alerts"),
     path("fleet/", fleet.fleet, name="fleet"),
     path("fleet/state", fleet.fleet_state, name="fleet_state"),
     path("fleet/add", fleet.add_nodes, name="add_nodes"),

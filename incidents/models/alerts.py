@@ -2,7 +2,6 @@
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
 
 from incidents.models.incident import Incident
 
@@ -46,10 +45,7 @@ class AlertDelivery(models.Model):
     class Meta:
         ordering = ["-id"]
         verbose_name_plural = "alert deliveries"
-        constraints = [
-            models.UniqueConstraint(fields=["source", "sha256"], name="delivery_once_per_body"),
-            models.CheckConstraint(condition=Q(last_at__gte=F("received_at")), name="delivery_last_after_first"),
-        ]
+        constraints = [models.UniqueConstraint(fields=["source", "sha256"], name="delivery_once_per_body")]
 
     def __str__(self) -> str:
         return f"delivery {self.pk} from {self.source}"

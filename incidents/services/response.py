@@ -47,7 +47,7 @@ def open_incident(
     """
     names = nodeset.fold(node.name for node in nodes)
     incident = Incident.objects.create(
-        title=title.strip() or (f"{job} does not advance" if job else names),
+        title=(title.strip() or (f"{job} does not advance" if job else names))[:300],
         severity=severity,
         job=job,
         t0=timezone.now(),
