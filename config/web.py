@@ -17,6 +17,7 @@ def main() -> None:
         "config.asgi:application",
         lifespan="off",
         ws="websockets-sansio",
+        ws_max_size=16 * 1024,  # pages send pings only
         timeout_graceful_shutdown=GRACE,
         log_config=None,  # settings.LOGGING
         access_log=False,  # a sign-in link's address is a secret

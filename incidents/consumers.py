@@ -26,117 +26,131 @@ from incidents.queries.timeline import last_seq
 
 log = logging.getLogger(__name__)
 
-FRAME = 0.1  # seconds between two `seq` frames: ten per second at most
+FRAME = 0.1  # seconds between two `seq` frames: ten a second at most
 CHECK = 5.0  # seconds between two looks at the session
 BEATS = 2  # every second look also says how far the timeline is
 JOIN = 0.5  # seconds that a socket waits for the broker before it opens without
 LONGEST = 1024  # characters of a message from the page
-MESSAGES = 40  # messages from the page ...
-WINDOW = 10.0  # ... in so many seconds
+MESSAGES, WINDOW = 40, 10.0  # so many messages from the page in so many seconds
 
 
-class IncidentSocket(AsyncWebsocketConsumer):
+class IncidentSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
     """One open page. Only the latest seq is kept for a slow one, so nothing piles up."""
 
-    channel_layer_alias = ""  # the base class would need the broker to open; live.follow does not
+    channel_layer_alias = ""  # no channel layer: see live.Hub
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.tasks: list[asyncio.Task[None]] = []
         self.news = asyncio.Event()
-        self.joined = asyncio.Event()
         self.latest = self.told = 0
+        self.missed = self.ended = False
         self.window, self.messages = 0.0, 0
+        self.incident_id: int = scope["url_route"]["kwargs"]["incident"]
         try:
             await super().__call__(scope, receive, send)
         finally:
-            for task in self.tasks:
-                task.cancel()
-            await asyncio.gather(*self.tasks, return_exceptions=True)
+            self._stop()
 
     async def connect(self) -> None:
-        self.incident_id: int = self.scope["url_route"]["kwargs"]["incident"]
         if not self.scope["user"].is_authenticated:
-            await self.close(4401)
-            return
-        if await self._seq() is None:
-            await self.close(4404)
-            return
-        await self.accept()
-        self._start(live.follow(self.incident_id, self._on_joined, self._on_rung))
-        try:
-            await asyncio.wait_for(self.joined.wait(), JOIN)
-        except TimeoutError:
-            log.info("a socket opens without the broker; its beats say what is new")
-        # Read after joining: what is committed from here on rings.
-        self.told = await self._seq() or 0
-        await self._say(kind="hello", seq=self.told, now=_now())
-        self._start(self._frames())
-        self._start(self._looks())
+            await self._end(4401)
+        elif await self._seq() is None:
+            await self._end(4404)
+        else:
+            await self.accept()
+            await live.hub().add(self.incident_id, self, JOIN)
+            # Read after joining: what is committed from here on rings.
+            self.missed = False
+            self.told = await self._seq() or 0
+            await self._say(kind="hello", seq=self.told, now=_now())
+            for work in (self._frames(), self._looks()):
+                self.tasks.append(asyncio.create_task(self._guarded(work)))
 
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self.tasks.append(asyncio.create_task(self._guarded(coroutine)))
+    def _stop(self) -> None:
+        self.ended = True
+        live.hub().remove(self.incident_id, self)
+        for task in self.tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
 
-    async def _guarded(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    async def _end(self, code: int) -> None:
+        """Close, and say nothing more."""
+        self._stop()
+        await self.close(code)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await coroutine
+            await work
         except OSError:
             pass  # the page went away while something was on its way to it
         except Exception:
             log.exception("the socket of incident %s failed", self.incident_id)
-            await self.close(1011)
+            await self._end(1011)
 
     async def _seq(self) -> int | None:
-        return await database_sync_to_async(last_seq)(self.incident_id)
+        seq: int | None = await database_sync_to_async(last_seq)(self.incident_id)
+        return seq
 
     async def _say(self, **frame: object) -> None:
         await self.send(text_data=json.dumps(frame))
 
-    async def _on_joined(self) -> None:
-        if self.joined.is_set():  # joined again: what rang meanwhile was missed
-            self._on_rung(await self._seq() or 0)
-        self.joined.set()
-
-    def _on_rung(self, seq: int) -> None:
+    def rung(self, seq: int) -> None:
         self.latest = max(self.latest, seq)
-        if self.latest > self.told:
-            self.news.set()
+        self.news.set()
+
+    def deaf_until_now(self) -> None:
+        self.missed = True
+        self.news.set()
 
     async def _frames(self) -> None:
         """The first ring at once, then the latest of every FRAME seconds."""
         while True:
             await self.news.wait()
             self.news.clear()
-            self.told = self.latest
-            await self._say(kind="seq", seq=self.told, now=_now())
-            await asyncio.sleep(FRAME)
+            if self.missed:
+                self.missed = False
+                self.latest = max(self.latest, await self._seq_or_none() or 0)
+            if self.latest > self.told:
+                self.told = self.latest
+                await self._say(kind="seq", seq=self.told, now=_now())
+                await asyncio.sleep(FRAME)
 
     async def _looks(self) -> None:
-        """Close for who is signed out or disabled; beat, so that a lost ring heals. Silent while the database is away."""
+        """Close for who is signed out or disabled; beat, so that a lost ring heals. Silent while the database is."""
         turn = 0
         while True:
             await asyncio.sleep(CHECK)
             turn += 1
             try:
-                if await database_sync_to_async(signed_in)(self.scope["session"].session_key) is None:
-                    await self.close(4401)
-                    return
-                seq = await self._seq() if turn % BEATS == 0 else None
+                person = await database_sync_to_async(signed_in)(self.scope["session"].session_key)
             except DatabaseError as error:
                 log.warning("the database does not answer a socket: %s", error)
                 continue
-            if seq is not None:
+            if person is None:
+                await self._end(4401)
+                return
+            if turn % BEATS == 0 and (seq := await self._seq_or_none()) is not None:
                 self.told = max(self.told, seq)
                 await self._say(kind="beat", seq=seq, now=_now())
 
+    async def _seq_or_none(self) -> int | None:
+        try:
+            return await self._seq()
+        except DatabaseError as error:
+            log.warning("the database does not answer a socket: %s", error)
+            return None
+
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        if self.ended:
+            return
         now = time.monotonic()
         if now - self.window > WINDOW:
             self.window, self.messages = now, 0
         self.messages += 1
         if self.messages > MESSAGES:
-            await self.close(4429)
+            await self._end(4429)
         elif len(text_data or bytes_data or "") > LONGEST:
-            await self.close(1009)
+            await self._end(1009)
         elif text_data:
             try:
                 message = json.loads(text_data)
@@ -147,13 +161,13 @@ class IncidentSocket(AsyncWebsocketConsumer):
             if answer is not None:
                 await answer(self, message)
 
-    async def _ping(self, message: dict[str, Any]) -> None:
+    async def _pong(self, message: dict[str, Any]) -> None:
         sent = message.get("c")
-        if isinstance(sent, int | float) and not isinstance(sent, bool) and math.isfinite(sent):
+        if isinstance(sent, float) and math.isfinite(sent) or type(sent) is int:
             await self._say(kind="pong", c=sent, s=round(time.time() * 1000, 1))
 
 
-KINDS = {"ping": IncidentSocket._ping}  # what a page may say
+KINDS = {"ping": IncidentSocket._pong}  # what a page may say, and what answers
 
 
 def _now() -> str:

@@ -15,6 +15,6 @@ async def no_such_socket(scope: dict[str, Any], receive: Any, send: Any) -> None
 
 # Django's types know pages only; Channels' router calls ASGI applications.
 websocket_urlpatterns = [
-    path("ws/incidents/<int:incident>", IncidentSocket.as_asgi()),  # type: ignore[arg-type]
+    path("ws/incidents/<int:incident>", IncidentSocket.as_asgi(), name="incident"),
     re_path(r"", no_such_socket),  # type: ignore[arg-type]
 ]

@@ -1,14 +1,9 @@
 // Moves the server's own rendering of the fleet into the page while a check runs. It builds no HTML of its own.
+import { busy, replace } from "./slots.js";
 
 const place = document.getElementById("fleet-state");
 const EVERY_MS = 1000;
 const PATIENCE = 3; // rounds without an answer before the page says so
-
-function busy() {
-  // Somebody who types a reason or pastes a list must not lose it.
-  const active = document.activeElement;
-  return Boolean(active && place.contains(active) && active.matches("input, textarea") && active.value);
-}
 
 async function refresh() {
   const answer = await fetch(place.dataset.url, { headers: { Accept: "text/html" } });
@@ -17,16 +12,8 @@ async function refresh() {
     return;
   }
   if (!answer.ok) throw new Error(`status ${answer.status}`);
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  if (busy()) return;
-  const focused = document.activeElement?.closest?.("[data-key]")?.dataset.key;
-  const scrolled = place.querySelector("[data-key=nodes] .scroll")?.scrollLeft ?? 0;
-  const opened = [...place.querySelectorAll("details")].map((details) => details.open);
-  place.replaceChildren(...page.body.childNodes);
-  place.querySelectorAll("details").forEach((details, i) => { details.open = opened[i] ?? details.open; });
-  const table = place.querySelector("[data-key=nodes] .scroll");
-  if (table) table.scrollLeft = scrolled;
-  if (focused) place.querySelector(`[data-key="${focused}"] a, [data-key="${focused}"] button`)?.focus({ preventScroll: true });
+  const html = await answer.text();
+  if (!busy(place)) replace(place, html);
 }
 
 function sayNoAnswer() {

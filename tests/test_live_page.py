@@ -1,0 +1,267 @@
+"""live.js and clock.js in Chromium: on a small page whose server and socket the test plays, under the real policy."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.server import BASE, Golden15
+from tests.support.wait import until
+
+pytestmark = pytest.mark.browser
+
+PAGE = """<!doctype html><html lang="en"><head><title>t</title><link rel="stylesheet" href="/static/app.css">
+<script type="module" src="/static/live.js"></script></head><body>
+<div id="live" data-incident="42" data-seq="10" data-after="/incidents/42/after" data-now="{now}">
+<p data-live="banner" role="alert" hidden></p><p data-live="notice" role="status"></p><span data-live="chip"></span>
+<b id="since" class="num" data-since="{since}"></b> <time id="due" class="num" data-due="{due}"></time>
+<div data-slot="head" data-needs-live><form action="/x"><button id="take">Take command</button>
+<button disabled>Never</button></form></div>
+<div data-slot="list"><ul><li data-key="a"><a href="#a">old</a></li></ul>
+<form action="/y"><input name="word" aria-label="word"></form>
+<div class="scroll" id="box"><p id="tall">tall</p></div></div>
+<form><button id="note">Note</button></form></div></body></html>"""
+LIST = """<ul><li data-key="b"><a href="#b">newer</a></li><li data-key="a"><a href="#a">old</a></li></ul>
+<form action="/y"><input name="word" aria-label="word"></form><div class="scroll"><p>tall</p></div>
+<img src="x" onerror="document.title = 'executed'"><script>document.title = "executed"</script>"""
+
+
+class Played:
+    """The server and the socket of the page, at a time of the test's choosing."""
+
+    def __init__(self, page: Any, policy: str, now: datetime) -> None:
+        self.page, self.now, self.began = page, now, None
+        self.sockets: list[Any] = []
+        self.asked: list[str] = []
+        self.seq, self.status, self.refuse_sockets, self.frames = 10, 200, False, True
+        self.html: dict[str, str] = {"list": LIST, "gone": "<p>no such place</p>"}
+        values = {"now": now.isoformat(), "since": (now - timedelta(minutes=6, seconds=41)).isoformat()}
+        body = PAGE.format(due=(now + timedelta(minutes=4, seconds=27.5)).isoformat(), **values)
+        headers = {"Content-Security-Policy": policy, "Content-Type": "text/html"}
+        page.route("**/incidents/42", lambda route: route.fulfill(headers=headers, body=body))
+        page.route("**/incidents/42/after*", self.answer)
+        page.route("**/incidents/x", lambda route: route.fulfill(status=404))
+        page.route_web_socket("**/ws/incidents/42", self.open)
+
+    def answer(self, route: Any) -> None:
+        self.asked.append(route.request.url)
+        news = {"seq": self.seq, "now": self.now.isoformat(), "count": self.seq - 10, "html": self.html}
+        route.fulfill(status=self.status, body=json.dumps(news), content_type="application/json")
+
+    def open(self, one: Any) -> None:
+        self.sockets.append(one)
+        if self.refuse_sockets:
+            one.close(code=1011)
+            return
+        one.on_message(lambda text: self.pong(one, json.loads(text)))
+        self.say("hello")
+
+    def pong(self, one: Any, said: dict[str, Any]) -> None:
+        if said["kind"] == "ping" and self.frames:
+            one.send(json.dumps({"kind": "pong", "c": said["c"], "s": self.now.timestamp() * 1000 + said["c"]}))
+
+    def say(self, kind: str, seq: int | None = None) -> None:
+        self.sockets[-1].send(json.dumps({"kind": kind, "seq": seq or self.seq, "now": self.now.isoformat()}))
+
+
+@pytest.fixture
+def play(visit: Callable[..., Any], server: Golden15) -> Callable[..., tuple[Any, Played]]:
+    """Opens the page; the browser's own clock is `browser_off` from the server's."""
+    import urllib.request
+
+    with urllib.request.urlopen(server.url + "/sign-in/") as answer:
+        policy = answer.headers["Content-Security-Policy"]
+    assert "'unsafe" not in policy
+
+    def open_one(browser_off: timedelta = timedelta(), **options: Any) -> tuple[Any, Played]:
+        page = visit()
+        now = datetime.now(UTC).replace(microsecond=0)
+        page.clock.install(time=now + browser_off)
+        played = Played(page, policy, now)
+        for name, value in options.items():
+            setattr(played, name, value)
+        page.goto("/incidents/42")
+        return page, played
+
+    return open_one
+
+
+Play = Callable[..., tuple[Any, Played]]
+
+
+def test_a_ring_replaces_the_parts_and_nothing_in_them_executes(play: Play) -> None:
+    page, played = play()
+    expect(page.locator("[data-live=chip]")).to_contain_text("live · ")
+    played.seq = 13
+    played.say("seq")
+    expect(page.get_by_text("newer")).to_be_visible()
+    assert page.locator("#live").get_attribute("data-seq") == "13"
+    assert played.asked[-1].endswith("/after?seq=10")
+    assert page.title() == "t"
+    assert page.locator("[data-live=notice]").text_content() == ""  # nothing was missed
+    page.troubles[:] = [t for t in page.troubles if "inline" not in t and "404" not in t]
+
+
+def test_focus_typed_text_and_scroll_stay(play: Play) -> None:
+    page, played = play(html={"list": LIST.split("<img")[0]})
+    page.locator("#box").evaluate("box => { box.style.height = '20px'; box.style.overflow = 'auto'; }")
+    page.get_by_role("link", name="old").focus()
+    played.seq = 11
+    played.say("seq")
+    expect(page.get_by_text("newer")).to_be_visible()
+    assert page.evaluate("document.activeElement.textContent") == "old"
+    page.get_by_label("word").fill("loss spike")
+    played.seq, played.html = 12, {"list": LIST.split("<img")[0].replace("newer", "newest")}
+    played.say("seq")
+    expect(page.locator("#live")).to_have_attribute("data-seq", "12")
+    assert page.get_by_text("newest").count() == 0  # not under the hands of somebody who types
+    page.locator("#note").focus()
+    expect(page.get_by_text("newest")).to_be_visible()
+    assert page.get_by_label("word").input_value() == "loss spike"
+
+
+def test_silence_is_said_actions_go_off_and_return(play: Play) -> None:
+    page, played = play()
+    expect(page.locator("[data-live=chip]")).to_contain_text("live · ")
+    played.frames, played.refuse_sockets, played.status = False, True, 500
+    page.clock.run_for(24_000)
+    assert page.locator("body").get_attribute("data-live") == "live"
+    page.clock.run_for(3_300)
+    assert page.locator("body").get_attribute("data-live") == "stale"
+    banner = page.get_by_role("alert")
+    text = r"Disconnected for 0:(2[7-9]|3\d)\. This is how it was at T\+6:4[1-6]; actions are off, notes are not\."
+    expect(banner).to_have_text(re.compile(f"^{text}$"))
+    expect(page.locator("[data-live=chip]")).to_have_text("stale")
+    expect(page.locator("#take")).to_be_disabled()
+    expect(page.locator("#note")).to_be_enabled()
+    played.frames, played.refuse_sockets, played.status, played.seq = True, False, 200, 24
+    page.clock.run_for(9_000)
+    expect(page.locator("body")).to_have_attribute("data-live", "live")
+    expect(banner).to_be_hidden()
+    expect(page.locator("#take")).to_be_enabled()
+    expect(page.get_by_role("button", name="Never")).to_be_disabled()
+    expect(page.locator("[data-live=notice]")).to_have_text("caught up 14 events")
+    page.clock.run_for(9_000)
+    expect(page.locator("[data-live=notice]")).to_have_text("")
+    page.troubles.clear()  # the answers of 500 and the closed sockets
+
+
+def test_without_a_socket_the_page_asks_by_itself(play: Play) -> None:
+    page, played = play(refuse_sockets=True)
+    for _ in range(8):
+        page.clock.run_for(2_000)
+    assert len(played.sockets) >= 3
+    played.seq = 11
+    page.clock.run_for(5_500)
+    expect(page.locator("#live")).to_have_attribute("data-seq", "11")
+    page.clock.run_for(30_000)
+    expect(page.locator("body")).to_have_attribute("data-live", "live")
+    page.troubles.clear()
+
+
+def test_fetches_do_not_overlap_and_the_last_seq_is_reached(play: Play) -> None:
+    page, played = play()
+    held: list[Any] = []
+    page.unroute("**/incidents/42/after*")
+    page.route("**/incidents/42/after*", lambda route: held.append(route))
+    for seq in range(11, 31):
+        played.say("seq", seq)
+    page.wait_for_function("document.querySelector('#live')")
+    until(lambda: page.wait_for_timeout(20) or held, 5, "a question")
+    page.wait_for_timeout(200)
+    assert len(held) == 1
+    for seq in (20, 30):
+        played.seq = seq
+        played.answer(held.pop())
+        until(lambda: page.wait_for_timeout(20) or held or seq == 30, 5, "the next question")  # noqa: B023
+    expect(page.locator("#live")).to_have_attribute("data-seq", "30")
+    assert [url.split("=")[1] for url in played.asked] == ["10", "20"]
+    page.troubles.clear()
+
+
+@pytest.mark.parametrize("hours", [-3, 0, 3])
+def test_the_clock_is_the_servers_whatever_the_browsers_says(play: Play, hours: int) -> None:
+    page, played = play(timedelta(hours=hours))
+    expect(page.locator("#since")).to_have_text(re.compile(r"^T\+6:4[1-6]$"))
+    expect(page.locator("#due")).to_have_text(re.compile("^4:2[1-7] left$"))
+    page.clock.run_for(60_000)
+    expect(page.locator("#since")).to_have_text(re.compile(r"^T\+7:4[1-9]$"))
+    expect(page.locator("#due")).to_have_text(re.compile("^3:(2[0-7]|1[89]) left$"))
+    page.clock.run_for(5 * 60_000)
+    expect(page.locator("#due")).to_have_text(re.compile(r"^\+1:(3[2-9]|4[0-5]) over$"))
+
+
+def test_a_page_that_slept_takes_the_servers_time_again(play: Play) -> None:
+    page, played = play()
+    expect(page.locator("#since")).to_have_text(re.compile(r"^T\+6:4[1-6]$"))
+    played.now += timedelta(minutes=20)  # performance.now() stood still meanwhile
+    page.evaluate("window.dispatchEvent(new Event('online'))")
+    page.clock.run_for(1_000)
+    expect(page.locator("#since")).to_have_text(re.compile(r"^T\+26:4[1-9]$"))
+
+
+def test_who_was_signed_out_is_led_to_the_sign_in_page(play: Play) -> None:
+    page, played = play()
+    expect(page.locator("[data-live=chip]")).to_contain_text("live · ")
+    with page.expect_navigation():
+        played.sockets[-1].close(code=4401)
+    expect(page.locator("#live")).to_be_visible()
+    played.sockets[-1].close(code=4401)  # once, and not for ever
+    page.clock.run_for(1_500)
+    assert len(played.sockets) == 3
+
+
+TELL = """
+from django.db import transaction
+from incidents.models import Incident
+from incidents.services.timeline import tell
+with transaction.atomic():
+    for _ in range({count}):
+        tell(Incident.objects.get(pk={pk}), "note", None, text="{text}")
+"""
+
+
+def tell_there(server: Golden15, pk: int, count: int, text: str) -> None:
+    """Another process of that server commits events."""
+    command = [sys.executable, "manage.py", "shell", "-c", TELL.format(pk=pk, count=count, text=text)]
+    subprocess.run(command, cwd=BASE, env=server.env, check=True, timeout=60, capture_output=True)
+
+
+def test_the_real_page_is_live_and_survives_restarts_of_everything_under_it(
+    start_golden15: Callable[..., Golden15], chromium: Any
+) -> None:
+    server = start_golden15()
+    page = chromium.new_context(base_url=server.url).new_page()
+    page.goto(server.fresh_link())
+    page.goto("/incidents/declare")
+    page.get_by_label("Which job, or which nodes?").fill("nowhere-[1-2]")
+    page.get_by_role("button", name="Declare").click()
+    page.wait_for_url("**/incidents/*")
+    if not page.locator("script[src*='live.js']").count():
+        page.add_script_tag(url="/static/live.js", type="module")
+    pk = int(page.locator("#live").get_attribute("data-incident"))
+    expect(page.get_by_text("capture ended: 0 of 2 nodes answered")).to_be_visible(timeout=30_000)
+
+    def reached(more: int) -> None:
+        before = int(page.locator("#live").get_attribute("data-seq"))
+        tell_there(server, pk, more, "x")
+        expect(page.locator("#live")).to_have_attribute("data-seq", str(before + more), timeout=15_000)
+
+    reached(1)
+    for name in ("broker", "web", "worker"):
+        old = server.part(name)
+        old.kill()
+        old.wait(10)
+        until(lambda old=old, name=name: server.part(name).pid != old.pid, 20, f"a new {name}")  # type: ignore[misc]
+        reached(2)
+    expect(page.locator("body")).to_have_attribute("data-live", "live")
+    assert "Traceback" not in server.output
+    page.context.close()
