@@ -20,7 +20,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import Error as DatabaseError
 from django.utils import timezone
 
-from incidents import live
+from incidents import live, policy
 from incidents.queries.people import signed_in
 from incidents.queries.timeline import last_seq
 
@@ -52,7 +52,7 @@ class IncidentSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             self._stop()
 
     async def connect(self) -> None:
-        if not self.scope["user"].is_authenticated:
+        if not policy.has(self.scope["user"], policy.SOCKETS["incident"]):
             await self._end(4401)
         elif await self._seq() is None:
             await self._end(4404)

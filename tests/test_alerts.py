@@ -293,6 +293,14 @@ def test_an_instance_that_nobody_knows_is_the_last_resort(sender: Sender) -> Non
     assert Incident.objects.get().nodes.get().name == "fd00::7"
 
 
+def test_the_sources_own_machine_is_no_node(sender: Sender) -> None:
+    sender.post(
+        body(*(alert(job_name="j", instance=here) for here in ("localhost:9100", "127.0.0.1:9100", "[::1]:80")))
+    )
+    assert "names no nodes" in AlertDelivery.objects.get().problem
+    assert not Node.objects.exists()
+
+
 def test_an_alert_without_nodes_waits_with_a_word_on_what_to_do_and_opens_when_they_are_known(sender: Sender) -> None:
     sent = body(alert(job_name="llm-70b"))
     answer = sender.post(sent)
@@ -439,6 +447,14 @@ def test_json_that_says_nothing_is_kept_with_a_word_on_it(sender: Sender, raw: b
     assert "stumbled" not in delivery.problem
 
 
+@pytest.mark.parametrize(("depth", "read"), [(17, True), (18, False), (5000, False)])
+def test_a_body_may_be_twenty_levels_deep(sender: Sender, depth: int, read: bool) -> None:
+    deep = b'{"a":' * depth + b"1" + b"}" * depth
+    raw = json.dumps(body(stalled(), more="deep")).encode().replace(b'"deep"', b"[" + deep + b"]")
+    assert sender.post(raw).json()["happened"] == ("incident" if read else "stored")
+    assert ("nested more than 20 levels" in AlertDelivery.objects.get().problem) is not read
+
+
 @pytest.mark.parametrize("where", ["_store", "_act", "_conclude"])
 def test_a_database_failure_is_503_so_that_it_is_sent_again(
     sender: Sender, monkeypatch: pytest.MonkeyPatch, where: str
@@ -504,8 +520,9 @@ def test_hostile_text_survives_everywhere_and_reaches_no_page_uncleaned(sender: 
     shown += json.dumps(list(incident.events.values_list("payload", flat=True)))
     for bad in ("\\u0000", "\\u001b", "\\ud800", "\\u202e", "\\n", "\\t", "\\u2028"):
         assert bad not in shown
+    assert 0 < len(incident.title) <= 200
+    assert len(str(incident.job)) <= 200
     assert len(shown) < 8000
-    assert incident.title
 
 
 def test_labels_of_other_types_do_no_harm(sender: Sender) -> None:

@@ -25,7 +25,7 @@ def workers_use_the_labs_configuration(lab: Lab, settings: object) -> None:
 
 @pytest.fixture
 def ada() -> User:
-    return User.objects.create(username="ada")
+    return User.objects.create(username="ada", role="admin")
 
 
 def fleet(*words: str) -> tuple[str, int]:

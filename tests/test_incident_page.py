@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.server import Golden15
 from tests.support.sshd_nodes import Lab, free_port
 
 pytestmark = pytest.mark.browser
@@ -52,6 +53,49 @@ def test_one_field_is_enough_and_every_node_is_asked(
     captured(page)
     expect(page.get_by_text("connection refused").first).to_be_visible()
     check_accessibility(page)
+
+
+def test_the_matrix_fills_live_two_browsers_agree_and_a_reload_shows_the_same(
+    lab: Lab, open_page: Callable[..., Any], golden15: Golden15
+) -> None:
+    three_nodes(lab)
+    page = open_page()
+    declared(page)
+    other = open_page()
+    other.goto(page.url)
+    for one in (page, other):
+        expect(one.get_by_text("capture ended: 2 of 3 nodes answered")).to_be_visible(timeout=40_000)
+        expect(one.get_by_text("11 of 18 answered").first).to_be_visible()
+    shown = [parts(one) for one in (page, other)]
+    page.reload()
+    assert shown[0] == shown[1] == parts(page)
+    page.get_by_label("Why this phase is over").fill("the third is known to be dead")
+    page.get_by_role("button", name="To Triage").click()
+    expect(other.get_by_text("moved to Triage: “the third is known")).to_be_visible()
+    expect(other.locator("[aria-current=step]")).to_contain_text("Triage")
+
+
+def parts(page: Any) -> list[str]:
+    """What the live parts show, without what the clock moves."""
+    return [page.locator(f"[data-slot={slot}]").inner_text() for slot in ("standouts", "matrix", "timeline")]
+
+
+def test_the_page_lives_through_a_restart_of_everything_below_it(
+    lab: Lab, open_page: Callable[..., Any], golden15: Golden15
+) -> None:
+    three_nodes(lab)
+    page = open_page()
+    declared(page)
+    expect(page.get_by_text("capture ended: 2 of 3 nodes answered")).to_be_visible(timeout=40_000)
+    other = open_page()
+    for part in ("web", "worker", "broker"):
+        golden15.part(part).kill()
+    golden15.wait_for("The web works again")
+    golden15.wait_for("The broker works again")
+    other.goto(page.url)
+    other.get_by_label("Why this phase is over").fill("after the restart")
+    other.get_by_role("button", name="To Triage").click()
+    expect(page.get_by_text("moved to Triage: “after the restart”")).to_be_visible(timeout=40_000)
 
 
 def test_the_evidence_of_a_cell_opens_with_the_keyboard_alone(

@@ -7,6 +7,13 @@ from django.db import models
 class User(AbstractUser):
     """A person. Our own model from the first migration on: replacing Django's later is a migration nobody wants."""
 
+    role = models.CharField(
+        max_length=9,
+        choices=[(role, role) for role in ("viewer", "responder", "commander", "admin")],
+        default="viewer",
+        help_text="what this person may do, see incidents.policy",
+    )
+
 
 class SignInToken(models.Model):
     """A sign-in link that works once. Only the token's SHA-256 is kept: who reads the table can sign in nowhere."""

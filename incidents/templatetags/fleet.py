@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from django import template
 
+from incidents import policy
 from incidents.queries.incident import WORDS
 from probes import nodeset
 
@@ -17,6 +18,12 @@ MARKS = {"ok": "✓", "warn": "▲", "bad": "◆", "unknown": "○", "info": "·
 def at(mapping: dict[int, str], key: int) -> str:
     """The value at a key, or ""."""
     return mapping.get(key, "")
+
+
+@register.filter
+def may(user: object, route: str) -> bool:
+    """Whether this person may act on a route: no button is shown that would be refused."""
+    return policy.may(user, route)
 
 
 @register.filter

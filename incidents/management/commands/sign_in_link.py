@@ -24,6 +24,6 @@ class Command(BaseCommand):
             try:
                 token = issue_link(User.objects.get(username=name, is_active=True))
             except User.DoesNotExist:
-                advice = f".venv/bin/python manage.py createsuperuser --username {name}"
+                advice = f".venv/bin/python manage.py person {name}"
                 raise CommandError(f"There is no active user {name!r}. To make one: {advice}") from None
         self.stdout.write(f"{settings.SITE_URL}/sign-in/{token}")
