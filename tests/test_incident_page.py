@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +14,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.server import Golden15
+from tests.support.server import BASE, Golden15
 from tests.support.sshd_nodes import Lab, free_port
+from tests.support.wait import until
 
 pytestmark = pytest.mark.browser
 SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
@@ -149,3 +155,95 @@ def test_nothing_overflows_and_axe_is_content_at_each_size(
     expect(page.get_by_role("dialog")).to_be_visible()
     page.screenshot(path=tmp_path / f"drawer-{size}-{scheme}.png")
     check_accessibility(page)
+
+
+@pytest.mark.needs_root
+def test_a_worker_killed_in_the_middle_of_a_capture_of_forty_nodes_costs_nothing(
+    lab: Lab, open_page: Callable[..., Any], golden15: Golden15
+) -> None:
+    """Every node ends once, every probe of it is answered for once, and the timeline holds."""
+    node = lab.start("slow", rc="sleep 3\n", sshd="MaxStartups 100")
+    for i in range(40):
+        lab.name(f"gpu-{i:03}", node.address, node.port)
+    page = open_page()
+    declared(page, "gpu-[000-039]")
+    until(lambda: lab.nodes["slow"].processes(), 30, "the worker to ask")
+    golden15.part("worker").kill()
+    golden15.wait_for("The worker ended unexpectedly")
+    expect(page.get_by_text("capture complete: 40 of 40 nodes answered")).to_be_visible(timeout=90_000)
+    expect(page.get_by_text("240 of 240 answered").first).to_be_visible()
+    told = subprocess.run(
+        [sys.executable, "manage.py", "verify_timeline"], cwd=BASE, env=golden15.env, capture_output=True, text=True
+    )
+    assert "of 1 incidents: whole" in told.stdout, told.stdout + told.stderr
+    rows = "SELECT COUNT(*), COUNT(DISTINCT node_id) FROM incidents_nodevisit"
+    assert query(golden15, rows) == (40, 40)
+    assert query(golden15, "SELECT COUNT(*), COUNT(DISTINCT node_id || probe) FROM incidents_reading") == (240, 240)
+    assert query(golden15, "SELECT COUNT(*), 1 FROM incidents_event WHERE kind = 'suite_ended'") == (1, 1)
+
+
+def query(golden15: Golden15, statement: str) -> tuple[int, ...]:
+    with contextlib.closing(sqlite3.connect(golden15.data / "golden15.sqlite3")) as database:
+        row = database.execute(statement).fetchone()
+    return tuple(row)
+
+
+HOSTILE = [
+    "<script>document.title='owned'</script>",
+    "<img src=x onerror=\"document.title='owned'\">",
+    "<svg onload=document.title='owned'>",
+    "\"><script>document.title='owned'</script>",
+    "'><img src=x onerror=document.title='owned'>",
+    "</textarea><script>document.title='owned'</script>",
+    "</title><script>document.title='owned'</script>",
+    "</style><script>document.title='owned'</script>",
+    "<iframe srcdoc=\"<script>parent.document.title='owned'</script>\">",
+    "<a href=javascript:document.title='owned'>x</a>",
+    "javascript:document.title='owned'",
+    "<body onload=document.title='owned'>",
+    "<details open ontoggle=document.title='owned'>",
+    "<math><mi xlink:href=javascript:alert(1)>x</mi></math>",
+    "<style>*{display:none}</style>",
+    "<link rel=stylesheet href=//evil.example/x.css>",
+    "<meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<base href=//evil.example/>",
+    "<form action=//evil.example><button>Sign in</button></form>",
+    "<object data=//evil.example></object>",
+    "{{ 7*7 }} {% load x %} ${7*7} #{7*7} <%= 7*7 %>",
+    "\x1b]52;c;cm0gLXJmIC8=\x07 clipboard",
+    "\x1b[2J\x1b]0;owned\x07 screen",
+    "over\rwritten",
+    "right\u202eto left",
+    "zero\u200bwidth\ufeff",
+    "nul\x00byte",
+    "&lt;script&gt;document.title='owned'&lt;/script&gt;",
+    "<template><script>document.title='owned'</script></template>",
+    "' OR 1=1; DROP TABLE incidents_event; --",
+]
+
+
+@pytest.mark.needs_root
+def test_thirty_hostile_strings_from_a_node_are_shown_and_execute_nothing(
+    lab: Lab, open_page: Callable[..., Any]
+) -> None:
+    """They come back as what nvidia-smi prints, so they reach the facts' error, the raw output and the timeline."""
+    script = "#!/bin/sh\ncat <<'END-OF-HOSTILE'\n" + "\n".join(HOSTILE) + "\nEND-OF-HOSTILE\n"
+    lab.start("gpu-001", tools={"nvidia-smi": script}, rc=f"printf '%s\\n' {shlex.quote(HOSTILE[0])}\n")
+    page = open_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: asked.append(f"dialog {dialog.message}"))
+    declared(page, "gpu-001")
+    expect(page.get_by_text("capture complete")).to_be_visible(timeout=40_000)
+    page.locator("[data-matrix] a", has_text="gpu-001 gpu.state").click()
+    drawer = page.get_by_role("dialog")
+    expect(drawer.get_by_text("Output")).to_be_visible()
+    shown = drawer.inner_text()
+    for text in HOSTILE[:21]:
+        assert text in shown, text
+    assert "\x1b" not in shown and "\u202e" not in shown and "\u200b" not in shown
+    assert "over␍written" in shown
+    page.goto(drawer.evaluate("() => document.querySelector('[data-matrix] a[href]').href"))
+    assert "owned" not in page.title()
+    assert page.locator("script[src*=evil], base, iframe, object, form[action*=evil]").count() == 0
+    assert [url for url in asked if "evil" in url or url.startswith("dialog")] == []
