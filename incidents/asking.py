@@ -85,7 +85,7 @@ def _ask(held: runs.Claim, plan: Plan, settings: Settings, items: queue.Queue[It
     """In a thread of its own: ask, and put what comes into the queue. Ends soon after `stop`, whatever happens."""
 
     async def ask() -> None:
-        stream = ssh.ask([target_of(node) for node in held.nodes], plan, settings)
+        stream = ssh.ask([target_of(node) for node in held.nodes], plan, settings, held.answered)
         async for item in stream:
             while not stop.is_set():
                 try:

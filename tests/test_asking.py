@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from incidents import asking
 from incidents.models import Node, Reading, Shard, SuiteRun
@@ -13,6 +15,8 @@ from incidents.services import runs
 from incidents.services.fleet import Login, add_nodes
 from incidents.tasks import run_shard
 from probes import suites
+from probes.core import Capture
+from probes.core import Reading as Read
 from probes.transport import ssh
 from tests.support.sshd_nodes import Lab, free_port
 
@@ -57,6 +61,24 @@ def test_a_shard_delivered_twice_is_asked_once(lab: Lab) -> None:
     before = list(Reading.objects.values_list("recorded_at", flat=True))
     run_shard(shard.pk)
     assert list(Reading.objects.values_list("recorded_at", flat=True)) == before
+
+
+def test_what_a_dead_worker_had_stored_is_not_asked_again(lab: Lab) -> None:
+    lab.start("gpu-001")
+    add_nodes("gpu-001", Login(), None)
+    run, shard = started("check")
+    dead = runs.claim(shard.pk)
+    assert dead is not None
+    kept = Capture("gpu-001", "host.clock", "failed", b"from the first worker", why="kept")
+    runs.record(dead, [Read(kept)], [])
+    Shard.objects.filter(pk=shard.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    next_one = runs.claim(shard.pk)
+    assert next_one is not None
+    assert next_one.answered == {"gpu-001": {"host.clock"}}
+    asking.ask_shard(next_one)
+    assert {r.probe: r.why for r in run.readings.all()} == {"host.access": "", "host.clock": "kept"}
+    run.refresh_from_db()
+    assert run.finished_at is not None
 
 
 def test_when_asking_itself_fails_the_shard_stays_open_for_the_next_worker(

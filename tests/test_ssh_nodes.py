@@ -112,6 +112,19 @@ def test_a_run_ends_at_its_deadline_and_says_what_was_not_asked(lab: Lab) -> Non
     assert "run's time was over" in captures["waiting", "a.sleep"].why
 
 
+def test_what_was_answered_before_is_not_asked_again(lab: Lab) -> None:
+    """A probe that says whether it was asked: it leaves a mark on the node."""
+    node = lab.start("node")
+    marks = [probe(f"a.p{i}", "touch", str(node.home / f"asked-{i}")) for i in range(2)]
+
+    async def names() -> list[str]:
+        stream = ssh.ask([Target("node")], Plan(tuple(marks), deadline_s=5), settings_of(lab), {"node": {"a.p0"}})
+        return [item.probe for item in [i async for i in stream] if isinstance(item, Capture)]
+
+    assert asyncio.run(names()) == ["a.p1"]
+    assert sorted(path.name for path in node.home.glob("asked-*")) == ["asked-1"]
+
+
 def test_a_reader_slower_than_the_nodes_loses_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the database is slow: the node's deadline passes while its answers wait to be taken."""
     lab.start("node")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -50,6 +50,7 @@ class Claim:
     suite: str
     token: int
     nodes: tuple[Node, ...]  # those still to be asked
+    answered: Mapping[str, set[str]]  # probes by node that a worker before us stored: not asked again
 
 
 def open_check() -> SuiteRun | None:
@@ -106,7 +107,11 @@ def claim(shard_id: int) -> Claim | None:
     shard = Shard.objects.select_related("run").get(pk=shard_id)
     asked = NodeVisit.objects.filter(run=shard.run_id).values("node_id")
     nodes = tuple(shard.nodes.exclude(pk__in=asked))
-    return Claim(shard.pk, shard.run_id, shard.run.suite, shard.token, nodes)
+    answered: dict[str, set[str]] = {}
+    stored = Reading.objects.filter(run=shard.run_id, node__in=nodes)
+    for name, probe in stored.values_list("node__name", "probe"):
+        answered.setdefault(name, set()).add(probe)
+    return Claim(shard.pk, shard.run_id, shard.run.suite, shard.token, nodes, answered)
 
 
 @transaction.atomic

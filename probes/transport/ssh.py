@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import asyncssh
@@ -23,14 +24,18 @@ WAITING = 512  # answers that may wait for the reader; beyond it the nodes wait
 
 
 async def ask(
-    targets: Iterable[Target], plan: Plan, settings: Settings | None = None
+    targets: Iterable[Target],
+    plan: Plan,
+    settings: Settings | None = None,
+    answered: Mapping[str, Collection[str]] | None = None,
 ) -> AsyncIterator[Capture | NodeEnd]:
     """Yield captures as nodes answer, and one NodeEnd after the last capture of each node.
 
-    Every (node, probe) is yielded exactly once, whatever happens to the node. Ends within `run_s`.
+    Every (node, probe) is yielded exactly once, whatever happens to the node, but for those that were `answered`
+    before (probes by node), which are not asked. Ends within `run_s`.
     """
     settings = settings or Settings()
-    run = _Run(plan, settings)
+    run = _Run(plan, settings, answered or {})
     waiting = list(targets)
 
     async def all_nodes() -> None:
@@ -55,14 +60,24 @@ async def ask(
 class _Run:
     """What the nodes of one run share."""
 
-    def __init__(self, plan: Plan, settings: Settings):
+    def __init__(self, plan: Plan, settings: Settings, answered: Mapping[str, Collection[str]]):
         self.plan = plan
         self.settings = settings
-        self.program = plan.program()
+        self.answered = answered
+        self.programs: dict[tuple[str, ...], bytes] = {}
         self.connector = Connector(settings)
         self.slots = asyncio.Semaphore(settings.fanout)
         self.ends_at = time.monotonic() + settings.run_s
         self.results: asyncio.Queue[Capture | NodeEnd | None] = asyncio.Queue(maxsize=WAITING)
+
+    def plan_for(self, node: str) -> tuple[Plan, bytes]:
+        """What is left to ask of a node, and the program that asks it."""
+        done = self.answered.get(node, ())
+        plan = replace(self.plan, probes=tuple(p for p in self.plan.probes if p.name not in done))
+        names = tuple(probe.name for probe in plan.probes)
+        if names not in self.programs:
+            self.programs[names] = plan.program()
+        return plan, self.programs[names]
 
     async def node(self, target: Target) -> None:
         async with self.slots:
@@ -107,6 +122,7 @@ class _Visit:
     def __init__(self, run: _Run, target: Target):
         self.shared = run
         self.target = target
+        self.plan, self.program = run.plan_for(target.node)
         self.note: dict[str, Any] = {"tries": 0}
         self.talk: Conversation | None = None
         self.inbox: deque[Capture] = deque()
@@ -137,7 +153,7 @@ class _Visit:
         try:
             session = _Session(self.inbox)
             self.talk = session.talk = Conversation(
-                self.target.node, run.plan, run.program, lambda data: session.chan.write(data)
+                self.target.node, self.plan, self.program, lambda data: session.chan.write(data)
             )
             await connection.create_session(lambda: session, BOOT, encoding=None)
             starts_by = time.monotonic() + run.settings.start_s
@@ -186,7 +202,7 @@ class _Visit:
         if self.talk:
             self.inbox.extend(self.talk.close())
         await self._hand_over()
-        missing = [probe for probe in self.shared.plan.probes if probe.name not in self.answered]
+        missing = [probe for probe in self.plan.probes if probe.name not in self.answered]
         if missing and trouble is None:
             trouble = Trouble("no_answer")
         for probe in missing:
