@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from incidents import policy
+from incidents.consumers import IncidentSocket
 from incidents.models import User
+from incidents.sockets import websocket_urlpatterns
 
 pytestmark = [pytest.mark.django_db]
 
@@ -100,3 +104,33 @@ def test_a_person_is_made_with_a_role_and_given_another(client: Client) -> None:
     assert "sam  commander" in out.getvalue()
     with pytest.raises(CommandError, match="not a user name"):
         call_command("person", "sam; rm -rf", stdout=out)
+
+
+def test_every_socket_is_in_the_table_and_the_table_has_no_other() -> None:
+    named = {pattern.name for pattern in websocket_urlpatterns if getattr(pattern, "name", None)}
+    assert named == set(policy.SOCKETS)
+
+
+@pytest.mark.parametrize("least", policy.ROLES)
+@pytest.mark.parametrize("role", [*policy.ROLES, None])
+def test_a_socket_opens_for_the_roles_that_the_table_says(
+    monkeypatch: pytest.MonkeyPatch, role: str | None, least: str
+) -> None:
+    """The real consumer, asked whether it lets this person in."""
+    monkeypatch.setitem(policy.SOCKETS, "incident", least)
+    user = User(username="x", role=role) if role else AnonymousUser()
+    socket = IncidentSocket()
+    socket.scope = {"user": user}
+    allowed = role is not None and policy.ROLES.index(role) >= policy.ROLES.index(least)
+    closed: list[int] = []
+
+    async def end(code: int) -> None:
+        closed.append(code)
+
+    async def no_incident() -> None:
+        return None
+
+    monkeypatch.setattr(socket, "_end", end)
+    monkeypatch.setattr(socket, "_seq", no_incident)
+    asyncio.run(socket.connect())
+    assert closed == ([4404] if allowed else [4401]), "a person with the role gets as far as the unknown incident"
