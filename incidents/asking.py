@@ -13,7 +13,7 @@ import time
 
 from incidents.models import Node
 from incidents.queries.fleet import accepted_lines, ssh_config_files
-from incidents.services import runs
+from incidents.services import recording, runs
 from probes import catalog, suites
 from probes.core import Capture
 from probes.core import Reading as Read
@@ -72,7 +72,7 @@ def _drain(held: runs.Claim, items: queue.Queue[Item]) -> None:
             pass
         since = time.monotonic() - flushed
         if (readings or ends) and (over or since >= BATCH_S or len(readings) >= BATCH_ROWS):
-            runs.record(held, readings, ends)
+            recording.record(held, readings, ends)
             readings, ends, flushed = [], [], time.monotonic()
         elif since >= RENEW_S:
             runs.renew(held)

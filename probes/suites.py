@@ -7,7 +7,7 @@ from typing import Any
 
 from probes import catalog
 from probes.core import Probe
-from probes.transport.protocol import Plan
+from probes.transport.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

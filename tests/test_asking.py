@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from incidents import asking
 from incidents.models import Node, Reading, Shard, SuiteRun
-from incidents.services import runs
+from incidents.services import recording, runs
 from incidents.services.fleet import Login, add_nodes
 from incidents.tasks import run_shard
 from probes import suites
@@ -70,7 +70,7 @@ def test_what_a_dead_worker_had_stored_is_not_asked_again(lab: Lab) -> None:
     dead = runs.claim(shard.pk)
     assert dead is not None
     kept = Capture("gpu-001", "host.clock", "failed", b"from the first worker", why="kept")
-    runs.record(dead, [Read(kept)], [])
+    recording.record(dead, [Read(kept)], [])
     Shard.objects.filter(pk=shard.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
     next_one = runs.claim(shard.pk)
     assert next_one is not None

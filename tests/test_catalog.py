@@ -18,7 +18,7 @@ import pytest
 from probes import catalog, runner, suites
 from probes.core import Capture, Probe, facts_as_json, interpret
 from probes.record import finding_line
-from probes.transport.protocol import collector_source
+from probes.transport.plan import collector_source
 
 FIXTURES = Path(__file__).parent / "fixtures"
 PROBES = catalog.load()

@@ -23,7 +23,7 @@ import pytest
 from probes import runner
 from probes.catalog.gpu_state import PROBE, findings, parse
 from probes.core import ParseError
-from probes.transport.protocol import collector_source
+from probes.transport.plan import collector_source
 
 FIXTURES = Path(__file__).parent / "fixtures" / "gpu.state"
 BUSES = ["0000:19:00.0", "0000:3b:00.0", "0000:4c:00.0", "0000:5d:00.0", "0000:6e:00.0"]

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.core import Capture, Finding, Probe
-from probes.transport.protocol import MAX_CHATTER, Conversation, Plan
+from probes.transport.plan import Plan
+from probes.transport.protocol import MAX_CHATTER, Conversation
 
 
 def _nothing(_: str) -> list[Finding]:

@@ -11,7 +11,7 @@ from django.db import DataError, connection
 from django.utils import timezone
 
 from incidents.models import Node, NodeVisit, Reading, Shard, SuiteRun
-from incidents.services import runs
+from incidents.services import recording, runs
 from incidents.services.fleet import Login, Refused, add_nodes
 from probes import suites
 from probes.core import Capture
@@ -93,7 +93,7 @@ def test_a_worker_thought_dead_cannot_write_any_more(run: SuiteRun) -> None:
     quick = runs.claim(shard.pk)
     assert quick is not None and quick.token == slow.token + 1
     with pytest.raises(runs.LeaseLost):
-        runs.record(slow, [read("gpu-001")], [])
+        recording.record(slow, [read("gpu-001")], [])
     with pytest.raises(runs.LeaseLost):
         runs.renew(slow)
     with pytest.raises(runs.LeaseLost):
@@ -105,7 +105,7 @@ def test_nodes_that_ended_are_not_asked_again_by_the_next_worker(run: SuiteRun) 
     shard = run.shards.get()
     first = runs.claim(shard.pk)
     assert first is not None
-    runs.record(first, [read("gpu-002")], [NodeEnd("gpu-002", "refused")])
+    recording.record(first, [read("gpu-002")], [NodeEnd("gpu-002", "refused")])
     expire(shard)
     second = runs.claim(shard.pk)
     assert second is not None
@@ -115,8 +115,8 @@ def test_nodes_that_ended_are_not_asked_again_by_the_next_worker(run: SuiteRun) 
 def test_an_answer_stored_twice_is_stored_once_and_the_first_stands(run: SuiteRun) -> None:
     held = runs.claim(run.shards.get().pk)
     assert held is not None
-    runs.record(held, [read("gpu-001", took_s=1.0)], [NodeEnd("gpu-001", "refused")])
-    runs.record(held, [read("gpu-001", took_s=2.0)], [NodeEnd("gpu-001", "lost")])
+    recording.record(held, [read("gpu-001", took_s=1.0)], [NodeEnd("gpu-001", "refused")])
+    recording.record(held, [read("gpu-001", took_s=2.0)], [NodeEnd("gpu-001", "lost")])
     assert [reading.took_s for reading in Reading.objects.all()] == [1.0]
     assert [visit.reason for visit in NodeVisit.objects.all()] == ["refused"]
 
@@ -131,7 +131,7 @@ def test_the_run_is_finished_with_its_last_shard(rung: list[int]) -> None:
         assert claim is not None
         with pytest.raises(RuntimeError, match="have not ended"):
             runs.finish_shard(claim)
-        runs.record(claim, [], [NodeEnd(node.name, "refused") for node in claim.nodes])
+        recording.record(claim, [], [NodeEnd(node.name, "refused") for node in claim.nodes])
         runs.finish_shard(claim)
     run.refresh_from_db()
     assert run.finished_at is not None
@@ -173,7 +173,7 @@ def test_hostile_text_from_a_node_is_stored_cleaned_and_its_raw_bytes_kept(run: 
     raw = b"nul\0 \x1b[31mred \xff\xfe"
     nasty = "nul\0 \x1b[31mred \ud800 <script>"
     capture = Capture("gpu-001", "host.clock", "ok", raw, err=nasty, why=nasty)
-    runs.record(held, [Read(capture, facts_json={"k\0": [nasty, {"deep": nasty}]})], [])
+    recording.record(held, [Read(capture, facts_json={"k\0": [nasty, {"deep": nasty}]})], [])
     stored = Reading.objects.get()
     assert stored.facts == {"k␀": ["nul␀ red � <script>", {"deep": "nul␀ red � <script>"}]}
     assert stored.why == "nul␀ red � <script>"
@@ -195,7 +195,7 @@ def test_one_answer_that_the_database_refuses_costs_only_itself(run: SuiteRun, m
 
         monkeypatch.setattr(Reading.objects, "bulk_create", strict)
     too_long = Read(Capture("gpu-001", "host.clock", "ok", b"raw", wchan="x" * 500))
-    runs.record(held, [too_long, read("gpu-002")], [NodeEnd("gpu-001"), NodeEnd("gpu-002", "refused")])
+    recording.record(held, [too_long, read("gpu-002")], [NodeEnd("gpu-001"), NodeEnd("gpu-002", "refused")])
     assert Reading.objects.get(node__name="gpu-002").outcome == "unreachable"
     kept = Reading.objects.get(node__name="gpu-001")
     assert kept.outcome == "failed"
@@ -207,7 +207,9 @@ def test_a_node_taken_out_during_a_run_costs_the_others_nothing(run: SuiteRun) -
     held = runs.claim(run.shards.get().pk)
     assert held is not None
     Node.objects.get(name="gpu-001").delete()
-    runs.record(held, [read(node.name) for node in held.nodes], [NodeEnd(node.name, "refused") for node in held.nodes])
+    recording.record(
+        held, [read(node.name) for node in held.nodes], [NodeEnd(node.name, "refused") for node in held.nodes]
+    )
     runs.finish_shard(held)
     assert sorted(Reading.objects.values_list("node__name", flat=True)) == ["gpu-002", "gpu-003"]
     run.refresh_from_db()
@@ -247,7 +249,7 @@ def test_two_runs_over_the_same_nodes_do_not_lock_each_other_out(rung: list[int]
     def store(claim: Any, order: list[NodeEnd]) -> None:
         try:
             together.wait(10)
-            runs.record(claim, [], order)
+            recording.record(claim, [], order)
         except BaseException as error:
             failures.append(error)
         finally:

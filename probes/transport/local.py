@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from probes.core import Capture
-from probes.transport.protocol import BOOT_ARGS, Conversation, Plan
+from probes.transport.plan import Plan
+from probes.transport.protocol import BOOT_ARGS, Conversation
 from probes.transport.reasons import Trouble
 from probes.transport.ssh import unanswered
 from probes.transport.targets import NodeEnd

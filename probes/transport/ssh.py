@@ -16,7 +16,8 @@ import asyncssh
 
 from probes.core import Capture, clean
 from probes.transport.connect import Connector
-from probes.transport.protocol import BOOT, Conversation, Plan
+from probes.transport.plan import Plan
+from probes.transport.protocol import BOOT, Conversation
 from probes.transport.reasons import REASONS, Trouble, trouble_of
 from probes.transport.targets import NodeEnd, Settings, Target
 

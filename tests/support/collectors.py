@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from probes.core import Capture, Probe
-from probes.transport.protocol import MARK, Plan, to_capture
+from probes.transport.plan import Plan
+from probes.transport.protocol import MARK, to_capture
 
 
 def old_and_new_pythons() -> list[str]:

@@ -1,0 +1,88 @@
+"""What is asked of a node, and the program that asks it: the runner's source with the plan as one call at its end."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import json
+import textwrap
+import threading
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from probes import runner
+from probes.core import Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one run asks of each node: probes, the node's own deadline in seconds, byte budget, children at a time."""
+
+    probes: tuple[Probe[Any], ...]
+    deadline_s: float = 15.0
+    max_bytes: int = 4_194_304
+    parallel: int = 6
+    site: tuple[str, ...] = field(default=())  # extra import folders, only for probes on the dashboard's own machine
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "probes": [_probe_as_json(probe) for probe in self.probes],
+            "deadline_s": self.deadline_s,
+            "max_bytes": self.max_bytes,
+            "parallel": self.parallel,
+            "site": list(self.site),
+        }
+
+    def source(self, watch_stdin: bool = True) -> str:
+        """The whole program: the runner's source and the plan as one call at its end."""
+        plan = json.dumps(self.as_json())
+        return f"{inspect.getsource(runner)}\n\nmain(json.loads({plan!r}), {watch_stdin})\n"
+
+    def program(self) -> bytes:
+        """The bytes to send after `ready`: decimal length, newline, compressed source."""
+        packed = zlib.compress(self.source().encode(), 9)
+        return b"%d\n" % len(packed) + packed
+
+
+def _probe_as_json(probe: Probe[Any]) -> dict[str, Any]:
+    asked: dict[str, Any] = {"name": probe.name, "timeout_s": probe.timeout_s, "max_bytes": probe.max_bytes}
+    if probe.touches == "driver":
+        asked["lock"] = "driver"
+    if probe.command:
+        asked["command"] = list(probe.command)
+    elif probe.collect:
+        asked["collect"] = collector_source(probe.collect)
+    return asked
+
+
+def collector_source(collect: Any) -> str:
+    """The source of a collector, renamed `collect`, without annotations and docstring: old Pythons must compile it."""
+    with _one_at_a_time:
+        return _collector_source(collect)
+
+
+# Debian 12's Python 3.11.2 fails when two threads build syntax trees at once ("AST constructor recursion depth").
+_one_at_a_time = threading.Lock()
+
+
+@functools.cache
+def _collector_source(collect: Any) -> str:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(collect)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for arg in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
+                arg.annotation = None
+            if ast.get_docstring(node) is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    tree.body[0].name = "collect"  # type: ignore[attr-defined]
+    return ast.unparse(_PlainAssignments().visit(tree))
+
+
+class _PlainAssignments(ast.NodeTransformer):
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        if node.value is None:
+            return ast.Pass()
+        return ast.copy_location(ast.Assign(targets=[node.target], value=node.value, lineno=node.lineno), node)
