@@ -6,7 +6,10 @@ import hashlib
 import io
 import json
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -216,30 +219,47 @@ def test_after_its_incident_is_closed_an_alert_opens_a_new_one(sender: Sender) -
     assert [one.closed_at is None for one in Incident.objects.all()] == [True, False]
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("labels", [{"job_name": "llm-70b"}, {}], ids=["one job", "no job, one node"])
-def test_two_different_alerts_at_once_open_one_incident(labels: dict[str, str]) -> None:
-    senders = [Sender(f"source-{number}") for number in range(4)]
-    barrier = threading.Barrier(len(senders))
-    answers: list[Any] = []
+def at_once(*posts: Callable[[], Any]) -> list[Any]:
+    """The answers to posts of as many threads, each with its own connection to the database."""
+    barrier = threading.Barrier(len(posts))
 
-    def post(number: int) -> None:
+    def one(post: Callable[[], Any]) -> Any:
         try:
             barrier.wait(20)
-            answers.append(senders[number].post(body(alert(f"Stalled{number}", node="gpu-[001-070]", **labels))))
+            return post()
         finally:
             connection.close()
 
-    threads = [threading.Thread(target=post, args=(number,)) for number in range(len(senders))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(len(posts)) as pool:
+        return list(pool.map(one, posts))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("known", [True, False], ids=["known before", "new"])
+@pytest.mark.parametrize("labels", [{"job_name": "llm-70b"}, {}], ids=["one job", "no job, one node"])
+def test_different_alerts_at_once_open_one_incident(labels: dict[str, str], known: bool) -> None:
+    if known:
+        add_nodes("gpu-[001-070]", Login(), None)
+        response.save_job("llm-70b", list(Node.objects.all()))
+    posts = []
+    for number in range(4):
+        sent = body(alert(f"Stalled{number}", node="gpu-[001-070]", **labels))
+        posts.append(partial(Sender(f"source-{number}").post, sent))
+    answers = at_once(*posts)
     incident = Incident.objects.get()
     assert [(answer.status_code, answer.json()["incidents"]) for answer in answers] == [(202, [incident.pk])] * 4
     assert kinds(incident) == ["declared", "suite_started", "alert", "alert", "alert"]
     assert list(broken_links(incident)) == []
     assert Node.objects.count() == 70
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_same_body_at_once_from_a_pair_of_alertmanagers_is_one_delivery() -> None:
+    sender, sent = Sender(), body(stalled())
+    answers = at_once(*[partial(sender.post, sent)] * 6)
+    assert [answer.status_code for answer in answers] == [202] * 6
+    assert (AlertDelivery.objects.get().repeats, Alert.objects.get().repeats) == (5, 5)
+    assert kinds(Incident.objects.get()) == ["declared", "suite_started"]
 
 
 # Which job, which nodes, since when -------------------------------------------------------------------------------
@@ -541,8 +561,11 @@ def test_thousands_of_alerts_and_jobs_in_one_body_open_a_few_incidents(sender: S
 
 def test_labels_that_name_a_million_nodes_are_refused_quickly(sender: Sender) -> None:
     many = [alert(job_name="j", node=f"n{number}-[1-15000]") for number in range(100)]
-    sender.post(body(*many, alert(job_name="j", node="n-[1-999999999]")))
+    answer = sender.post(body(*many, alert(job_name="j", node="n-[1-999999999]")))
+    assert answer.json()["incidents"] == [Incident.objects.get().pk]
     assert Node.objects.count() <= 20_000
+    notes = Incident.objects.get().events.get(kind="declared").payload["alert"]["notes"]
+    assert notes == ["its labels name more than 20000 nodes; the rest was left out"]
 
 
 # Sources ----------------------------------------------------------------------------------------------------------
