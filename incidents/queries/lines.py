@@ -69,6 +69,10 @@ def _command(said: dict[str, Any], kind: str) -> Sentence:
     return "▸", "", f"took command{before}"
 
 
+def _alert(said: dict[str, Any], kind: str) -> Sentence:
+    return "▲", "warn", f"{said.get('source', 'alert')}: {said.get('says', 'an alert')}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -79,4 +83,5 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "suite_ended": _suite_ended,
     "phase": _phase,
     "command": _command,
+    "alert": _alert,
 }
