@@ -96,10 +96,14 @@ async function catchUp() {
 }
 
 function notice() {
-  if (!caught) return;
-  part("notice").textContent = `caught up ${caught} event${caught === 1 ? "" : "s"}`;
-  noticeAt = now();
+  if (caught) tell(`caught up ${caught} event${caught === 1 ? "" : "s"}`);
   caught = 0;
+}
+
+function tell(text) {
+  part("notice").textContent = text;
+  part("notice").classList.toggle("visually-hidden", !text);
+  noticeAt = now();
 }
 
 const KINDS = { hello: reached, seq: reached, beat: reached, pong: (frame) => sample(frame.c, frame.s, now()) };
@@ -216,9 +220,10 @@ function look() {
   setStale(age >= STALE_MS);
   const chip = part("chip");
   const text = age >= STALE_MS ? "stale" : `live · ${age < 1_000 ? (age / 1_000).toFixed(1) : Math.floor(age / 1_000)} s`;
-  if (chip && chip.textContent !== text) chip.textContent = text;
+  if (chip.textContent !== text) chip.textContent = text;
+  chip.hidden = false;
   if (owed.size) settle();
-  if (now() - noticeAt > NOTICE_MS && part("notice")?.textContent) part("notice").textContent = "";
+  if (now() - noticeAt > NOTICE_MS && part("notice").textContent) tell("");
   if (socket && now() - frameAt > SILENT_MS) {
     catching = true;
     if (socket.readyState !== WebSocket.OPEN) failed();

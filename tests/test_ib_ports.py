@@ -17,7 +17,7 @@ from probes import runner
 from probes.catalog.ib_ports import PROBE, IbPorts, Port, findings, parse, rates, saturated
 from probes.core import ParseError
 from probes.reference import rows
-from probes.transport.protocol import collector_source
+from probes.transport.plan import collector_source
 
 FIXTURES = Path(__file__).parent / "fixtures" / "ib.ports"
 H100 = (FIXTURES / "h100_connectx7.out").read_text()

@@ -237,8 +237,8 @@ def test_a_dead_broker_holds_up_no_commit_and_is_told_once(
         told(incident)
         took.append(time.monotonic() - began)
     assert Event.objects.count() == 20
-    assert max(took) < 1.0  # measured: 0.2 to 0.45 for the first, then 0.01
-    assert sorted(took)[-2] < 0.3  # and one caller a second only
+    assert max(took) < 1.0  # measured: 0.2 at most
+    assert sum(took) < 2.0  # one caller a second only: not 20 times 0.2
     assert len([r for r in caplog.records if r.name == "incidents.live" and r.levelno >= logging.WARNING]) == 1
 
 
