@@ -85,7 +85,8 @@ async function catchUp() {
       before = have();
       await ask();
     } while (wanted > have() && have() > before);
-    if (catching) notice();
+    if (caught) tell(`caught up ${caught} event${caught === 1 ? "" : "s"}`);
+    caught = 0;
     catching = false;
   } catch {
     // The server is away or answers nonsense: what is shown stays, and grows stale.
@@ -93,11 +94,6 @@ async function catchUp() {
     fetching = false;
     look();
   }
-}
-
-function notice() {
-  if (caught) tell(`caught up ${caught} event${caught === 1 ? "" : "s"}`);
-  caught = 0;
 }
 
 function tell(text) {

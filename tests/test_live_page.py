@@ -21,7 +21,8 @@ pytestmark = pytest.mark.browser
 PAGE = """<!doctype html><html lang="en"><head><title>t</title><link rel="stylesheet" href="/static/app.css">
 <script type="module" src="/static/live.js"></script></head><body>
 <div id="live" data-incident="42" data-seq="10" data-after="/incidents/42/after" data-now="{now}">
-<p data-live="banner" role="alert" hidden></p><p data-live="notice" role="status" class="visually-hidden"></p><span data-live="chip" hidden></span>
+<p data-live="banner" role="alert" hidden></p><p data-live="notice" role="status" class="visually-hidden"></p>
+<span data-live="chip" hidden></span>
 <b id="since" class="num" data-since="{since}"></b> <time id="due" class="num" data-due="{due}"></time>
 <div data-slot="head" data-needs-live><form action="/x"><button id="take">Take command</button>
 <button disabled>Never</button></form></div>
@@ -53,7 +54,8 @@ class Played:
 
     def answer(self, route: Any) -> None:
         self.asked.append(route.request.url)
-        news = {"seq": self.seq, "now": self.now.isoformat(), "count": self.seq - 10, "html": self.html}
+        # Without a time: this server cannot know how far the page's clock was wound on.
+        news = {"seq": self.seq, "now": "", "count": self.seq - 10, "html": self.html}
         route.fulfill(status=self.status, body=json.dumps(news), content_type="application/json")
 
     def open(self, one: Any) -> None:
@@ -143,8 +145,9 @@ def test_silence_is_said_actions_go_off_and_return(play: Play) -> None:
     expect(page.locator("#take")).to_be_disabled()
     expect(page.locator("#note")).to_be_enabled()
     played.frames, played.refuse_sockets, played.status, played.seq = True, False, 200, 24
-    page.clock.run_for(9_000)
-    expect(page.locator("body")).to_have_attribute("data-live", "live")
+    while page.locator("body").get_attribute("data-live") == "stale":  # a new try every 8 s at the latest
+        page.clock.run_for(500)
+        page.wait_for_timeout(20)
     expect(banner).to_be_hidden()
     expect(page.locator("#take")).to_be_enabled()
     expect(page.get_by_role("button", name="Never")).to_be_disabled()
@@ -200,7 +203,9 @@ def test_the_clock_is_the_servers_whatever_the_browsers_says(play: Play, hours: 
     page, played = play(timedelta(hours=hours))
     expect(page.locator("#since")).to_have_text(re.compile(r"^T\+6:4[1-6]$"))
     expect(page.locator("#due")).to_have_text(re.compile("^4:2[1-7] left$"))
-    page.clock.run_for(60_000)
+    page.clock.run_for(1_000)
+    played.frames = False  # answers would seem to take minutes while this clock is wound on
+    page.clock.run_for(59_000)
     expect(page.locator("#since")).to_have_text(re.compile(r"^T\+7:4[1-9]$"))
     expect(page.locator("#due")).to_have_text(re.compile("^3:(2[0-7]|1[89]) left$"))
     page.clock.run_for(5 * 60_000)
@@ -225,7 +230,8 @@ SAMPLES = """async () => {
   const { sample, serverNow } = await import("/static/servertime.js?alone");
   const offset = () => Math.round(serverNow() - performance.now());
   const found = [];
-  for (const [sent, server, received] of [[0, 5001, 2], [200, 5270, 300], [400, 5400, 401], [500, 1205560, 640]]) {
+  const asked = [[0, 5001, 2], [200, 5270, 300], [400, 5400, 401], [500, 35500, 60500], [500, 1205560, 640]];
+  for (const [sent, server, received] of asked) {
     sample(sent, server, received);
     found.push(offset());
   }
@@ -235,8 +241,8 @@ SAMPLES = """async () => {
 
 def test_the_quickest_answer_counts_until_one_cannot_be(play: Play) -> None:
     page, _ = play()
-    # slower ones change nothing, a quicker one does, and one that contradicts all means that this machine slept
-    assert page.evaluate(SAMPLES) == [5000, 5000, 5000, 1204990]
+    # slower ones change nothing, one of a minute is none, and one that contradicts all means that this machine slept
+    assert page.evaluate(SAMPLES) == pytest.approx([5000, 5000, 5000, 5000, 1204990], abs=2)
 
 
 def test_who_was_signed_out_is_led_to_the_sign_in_page(play: Play) -> None:

@@ -107,7 +107,10 @@ class Golden15:
 
         def found() -> psutil.Process | None:
             children = psutil.Process(self.process.pid).children()
-            return next((child for child in children if any(word in a for a in child.cmdline())), None)
+            try:
+                return next((child for child in children if any(word in a for a in child.cmdline())), None)
+            except psutil.Error:  # one ended while we looked
+                return None
 
         process = until(found, 20, f"a {name} process")
         assert process is not None
