@@ -42,8 +42,11 @@ def next_phase(phase: str) -> str | None:
 def t_plus(t0: datetime, at: datetime) -> str:
     """`T+3:33`, `T-0:41`, and hours above 60 minutes: `T+1:02:03`."""
     seconds = int((at - t0).total_seconds())
-    sign = "-" if seconds < 0 else "+"
-    minutes, seconds = divmod(abs(seconds), 60)
+    return f"T{'-' if seconds < 0 else '+'}{span(t0, at)}"
+
+
+def span(one: datetime, other: datetime) -> str:
+    """How far two times lie apart, whichever is first: `3:33`, above 60 minutes `1:02:03`."""
+    minutes, seconds = divmod(abs(int((other - one).total_seconds())), 60)
     hours, minutes = divmod(minutes, 60)
-    clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-    return f"T{sign}{clock}"
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -149,6 +149,16 @@ def facts_as_json(facts: Any) -> Any:
     return json.loads(json.dumps(facts, default=dataclasses.asdict, allow_nan=False))
 
 
+def finding_as_json(finding: Finding) -> dict[str, Any]:
+    """A finding as plain JSON values, its sentence cleaned for people."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "says": clean(finding.says),
+        "subject": dict(finding.subject),
+    }
+
+
 # Sections -----------------------------------------------------------------------------------------------------
 # Captures that hold several files use the form `tail -v -n +1 FILE...` and `head -v` print, so that a person can
 # make the same capture by hand and the files door reads it with the same parser.

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from probes import catalog, nodeset, suites
-from probes.core import SEVERITIES, Reading, Severity, clean
+from probes.core import SEVERITIES, Reading, Severity, clean, finding_as_json
 from probes.transport import REASONS, NodeEnd
 from probes.transport.reasons import sentence
 
@@ -173,8 +173,5 @@ def reading_as_json(reading: Reading) -> dict[str, Any]:
         "state": capture.state,
         "wchan": capture.wchan,
         "facts": reading.facts_json,
-        "findings": [
-            {"code": f.code, "severity": f.severity, "says": clean(f.says), "subject": dict(f.subject)}
-            for f in reading.findings
-        ],
+        "findings": [finding_as_json(finding) for finding in reading.findings],
     }

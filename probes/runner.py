@@ -90,6 +90,21 @@ def sh(argv: List[str], limit: int = 262144) -> Tuple[int, str, str]:
     return (status, texts[0], texts[1])
 
 
+def holds_gpu(pid: str) -> bool:
+    """Whether a process has an NVIDIA device open. Looks at 512 of its files at most; false when it may not look."""
+    try:
+        numbers = os.listdir("/proc/%s/fd" % pid)[:512]
+    except OSError:
+        return False
+    for number in numbers:
+        try:
+            if os.readlink("/proc/%s/fd/%s" % (pid, number)).startswith("/dev/nvidia"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
 def isolate(calls: List[Tuple[str, Callable[[], str]]], deadline_s: float) -> List[Dict[str, Any]]:
     """Run each (name, function) in a child of its own, side by side; abandon those past the deadline.
 

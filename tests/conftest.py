@@ -130,6 +130,12 @@ def signed_in_state(chromium: Any, server: Golden15) -> Any:
     return state
 
 
+def watch(page: Any, troubles: list[str]) -> None:
+    """Note every script error and every error on the console of a page."""
+    page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
+    page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+
+
 @pytest.fixture
 def visit(chromium: Any, server: Golden15) -> Iterator[Callable[..., Any]]:
     """Opens a page of a new browser context; any console error, blocked resource or script error fails the test."""
@@ -140,8 +146,7 @@ def visit(chromium: Any, server: Golden15) -> Iterator[Callable[..., Any]]:
         context = chromium.new_context(base_url=server.url, **options)
         contexts.append(context)
         page = context.new_page()
-        page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
-        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        watch(page, troubles)
         page.troubles = troubles  # a test of an error page takes its expected one out
         return page
 
@@ -192,8 +197,7 @@ def open_page(chromium: Any, golden15: Golden15) -> Iterator[Callable[..., Any]]
         context = chromium.new_context(base_url=golden15.url, **options)
         contexts.append(context)
         page = context.new_page()
-        page.on("pageerror", lambda error: troubles.append(f"script error: {error}"))
-        page.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        watch(page, troubles)
         page.goto(golden15.fresh_link())
         return page
 

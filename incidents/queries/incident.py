@@ -69,9 +69,13 @@ def phases(incident: Incident, now: datetime | None = None) -> list[PhaseView]:
 
 def left(due_at: datetime, now: datetime) -> str:
     """`4:27 left`, or `+1:12 over`: overdue counts up and blocks nothing."""
-    over = now > due_at
-    words = clock.t_plus(due_at, now).removeprefix("T")
-    return f"{words} over" if over else f"{words.removeprefix('-').removeprefix('+')} left"
+    span = clock.span(due_at, now)
+    return f"+{span} over" if now > due_at else f"{span} left"
+
+
+def current_phase(incident: Incident, now: datetime | None = None) -> PhaseView | None:
+    """The phase that runs, or None."""
+    return next((phase for phase in phases(incident, now) if phase.state == "now"), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,19 +193,19 @@ class Need:
     says: str
 
 
-def needs(incidents: list[Incident], now: datetime | None = None) -> list[Need]:
-    """What waits for a person, most pressing first: overdue, nobody commands, due within a minute."""
+def needs(rows: list[tuple[Incident, PhaseView | None]], now: datetime | None = None) -> list[Need]:
+    """What waits for a person, most pressing first: overdue, nobody commands, due within a minute.
+
+    `rows` are open incidents, each with the phase that runs.
+    """
     now = now or timezone.now()
     found = []
-    for incident in incidents:
-        current = next((phase for phase in phases(incident, now) if phase.state == "now"), None)
-        if current and now > current.due_at:
-            found.append(
-                (0, Need(incident, "bad", f"{current.title} is {current.left.removesuffix(' over')} over its time"))
-            )
-        elif current and current.due_at - now <= timedelta(seconds=60):
-            found.append((2, Need(incident, "warn", f"{current.title} is due in {current.left.removesuffix(' left')}")))
+    for incident, phase in rows:
+        if phase and now > phase.due_at:
+            over = clock.span(phase.due_at, now)
+            found.append((0, Need(incident, "bad", f"{phase.title} is +{over} over its time")))
+        elif phase and phase.due_at - now <= timedelta(seconds=60):
+            found.append((2, Need(incident, "warn", f"{phase.title} is due in {clock.span(now, phase.due_at)}")))
         if incident.commander is None:
-            since = clock.t_plus(incident.t0, now).removeprefix("T+")
-            found.append((1, Need(incident, "warn", f"nobody commands it, for {since}")))
+            found.append((1, Need(incident, "warn", f"nobody commands it, for {clock.span(incident.t0, now)}")))
     return [need for _, need in sorted(found, key=lambda pair: (pair[0], pair[1].incident.severity))]

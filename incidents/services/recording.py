@@ -16,7 +16,7 @@ from incidents.services.fleet import offer_key
 from incidents.services.runs import Claim, hold
 from incidents.services.timeline import tell
 from probes.core import Reading as Read
-from probes.core import clean
+from probes.core import clean, finding_as_json
 from probes.transport import NodeEnd
 
 log = logging.getLogger(__name__)
@@ -105,12 +105,7 @@ def _reading_row(run_id: int, node_id: int, reading: Read, now: datetime) -> Rea
         reason=capture.reason,
         why=_text(reading.parse_error or capture.why),
         facts=_json(reading.facts_json),
-        findings=_json(
-            [
-                {"code": f.code, "severity": f.severity, "says": f.says, "subject": dict(f.subject)}
-                for f in reading.findings
-            ]
-        ),
+        findings=_json([finding_as_json(finding) for finding in reading.findings]),
         out=zlib.compress(capture.out, 1),
         sha256=hashlib.sha256(capture.out).hexdigest(),
         truncated=capture.truncated,

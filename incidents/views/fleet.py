@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
-
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -13,26 +9,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from incidents.forms import AddNodesForm, NodeForm, PasteKeysForm
-from incidents.models import Node, User
+from incidents.models import Node
 from incidents.queries import fleet as queries
 from incidents.services import fleet as services
 from incidents.services.runs import start_suite
+from incidents.views.acting import by, post_only
 from probes import nodeset
-
-
-def _by(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # every page here needs a signed-in person
-    return request.user
-
-
-def post_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """What changes something is done by POST; whoever comes there by GET (a reload, a bookmark) is led to the page."""
-
-    @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        return view(request, *args, **kwargs) if request.method == "POST" else redirect("fleet")
-
-    return guarded
 
 
 def _context() -> dict[str, object]:
@@ -75,7 +57,7 @@ def add_nodes(request: HttpRequest) -> HttpResponse:
     form = AddNodesForm(request.POST)
     if form.is_valid():
         try:
-            added = services.add_nodes(form.cleaned_data["nodes"], form.login, _by(request))
+            added = services.add_nodes(form.cleaned_data["nodes"], form.login, by(request))
         except services.Refused as refused:
             form.add_error(refused.field or "nodes", str(refused))
         else:
@@ -96,7 +78,7 @@ def _added(added: services.Added) -> str:
 @post_only
 def check_fleet(request: HttpRequest) -> HttpResponse:
     try:
-        start_suite("check", list(Node.objects.all()), _by(request))
+        start_suite("check", list(Node.objects.all()), by(request))
     except services.Refused as refused:
         messages.error(request, str(refused))
     return redirect("fleet")
@@ -105,7 +87,7 @@ def check_fleet(request: HttpRequest) -> HttpResponse:
 @post_only
 def accept_key(request: HttpRequest, key_id: int) -> HttpResponse:
     try:
-        key = services.accept_key(key_id, _by(request), request.POST.get("reason", ""))
+        key = services.accept_key(key_id, by(request), request.POST.get("reason", ""))
         messages.success(request, f"The key of {key.node} is accepted. Check the fleet to use it.")
     except services.Refused as refused:
         messages.error(request, str(refused))
@@ -117,7 +99,7 @@ def accept_pasted(request: HttpRequest) -> HttpResponse:
     form = PasteKeysForm(request.POST)
     if form.is_valid():
         try:
-            pasted = services.accept_pasted(form.cleaned_data["keys"], _by(request))
+            pasted = services.accept_pasted(form.cleaned_data["keys"], by(request))
         except services.Refused as refused:
             form.add_error("keys", str(refused))
         else:

@@ -21,24 +21,18 @@ from incidents.queries.lines import lines
 from incidents.queries.timeline import HIDDEN
 from incidents.services import response
 from incidents.services.fleet import Refused
-from incidents.views.fleet import post_only
+from incidents.views.acting import by, post_only
 from probes.core import clean
 
 SLOTS = ("head", "phases", "standouts", "matrix", "timeline")  # the parts of the page that live
-
-
-def _by(request: HttpRequest) -> User:
-    assert isinstance(request.user, User)  # every page here needs a signed-in person
-    return request.user
 
 
 @never_cache
 @require_safe
 def incident_list(request: HttpRequest) -> HttpResponse:
     """Open incidents with what waits for a person, and those closed last."""
-    found = queries.open_incidents()
-    rows = [(incident, next((p for p in queries.phases(incident) if p.state == "now"), None)) for incident in found]
-    context = {"rows": rows, "needs": queries.needs(found)[:3], "closed": queries.closed_incidents()}
+    rows = [(incident, queries.current_phase(incident)) for incident in queries.open_incidents()]
+    context = {"rows": rows, "needs": queries.needs(rows)[:3], "closed": queries.closed_incidents()}
     return render(request, "incidents/list.html", context)
 
 
@@ -49,7 +43,7 @@ def declare(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
-            incident = response.declare(said["what"], _by(request), int(said["severity"]), said["title"])
+            incident = response.declare(said["what"], by(request), int(said["severity"]), said["title"])
         except Refused as refused:
             form.add_error("what", str(refused))
         else:
@@ -83,7 +77,7 @@ def _found(pk: int) -> Incident:
 @require_safe
 def incident(request: HttpRequest, pk: int) -> HttpResponse:
     """The page of one incident. Right after a reload without JavaScript's memory."""
-    return render(request, "incidents/incident.html", _context(_found(pk), _by(request)))
+    return render(request, "incidents/incident.html", _context(_found(pk), by(request)))
 
 
 @never_cache
@@ -95,7 +89,7 @@ def after(request: HttpRequest, pk: int) -> HttpResponse:
     seq = int(seen) if seen.isdigit() and len(seen) < 10 else 0
     answer: dict[str, object] = {"seq": found.last_seq, "now": timezone.now().isoformat(), "count": 0, "html": {}}
     if found.last_seq > seq:
-        context = _context(found, _by(request))
+        context = _context(found, by(request))
         answer["count"] = found.events.filter(seq__gt=seq).exclude(kind__in=HIDDEN).count()
         answer["html"] = {slot: render_to_string(f"incidents/_{slot}.html", context, request) for slot in SLOTS}
     return JsonResponse(answer)
@@ -106,7 +100,7 @@ def advance(request: HttpRequest, pk: int) -> HttpResponse:
     found = _found(pk)
     found.phase = request.POST.get("phase", found.phase)  # the phase that the person saw
     try:
-        response.advance(found, _by(request), request.POST.get("word", ""))
+        response.advance(found, by(request), request.POST.get("word", ""))
     except Refused as refused:
         messages.error(request, str(refused))
     return redirect("incident", pk)
@@ -115,7 +109,7 @@ def advance(request: HttpRequest, pk: int) -> HttpResponse:
 @post_only
 def take_command(request: HttpRequest, pk: int) -> HttpResponse:
     try:
-        response.take_command(_found(pk), _by(request))
+        response.take_command(_found(pk), by(request))
     except Refused as refused:
         messages.error(request, str(refused))
     return redirect("incident", pk)
@@ -132,7 +126,7 @@ def evidence(request: HttpRequest, pk: int, reading: int) -> HttpResponse:
     context = {
         "incident": found,
         "reading": kept,
-        "age": clock.t_plus(kept.recorded_at, timezone.now()).removeprefix("T+"),
+        "age": clock.span(kept.recorded_at, timezone.now()),
         "taken": clock.t_plus(found.t0, kept.recorded_at),
         "by_hand": queries.by_hand(kept.probe),
         "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")),

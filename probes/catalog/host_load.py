@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from probes.catalog._load_facts import Load, findings
 from probes.catalog._load_parse import parse
 from probes.core import Probe
-from probes.runner import isolate, read
+from probes.runner import holds_gpu, isolate, read
 
 __all__ = ["PROBE", "Load", "findings", "parse"]
 
@@ -54,18 +54,6 @@ def _collect() -> Mapping[str, str]:
     def ticks(line: str) -> int:
         fields = after_name(line)
         return int(fields[11]) + int(fields[12])
-
-    def holds_gpu(pid: str) -> bool:
-        try:
-            for number in os.listdir(f"/proc/{pid}/fd")[:512]:
-                try:
-                    if os.readlink(f"/proc/{pid}/fd/{number}").startswith("/dev/nvidia"):
-                        return True
-                except OSError:
-                    pass
-        except OSError:
-            pass
-        return False
 
     def throttling(folders: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Every folder from a cgroup up to the root that sets a CPU limit: the tightest one may be above."""

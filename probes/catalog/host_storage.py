@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from probes.catalog._storage_facts import Storage, findings
 from probes.catalog._storage_parse import parse
 from probes.core import Probe
-from probes.runner import Absent, Denied, isolate, read
+from probes.runner import Absent, Denied, holds_gpu, isolate, read
 
 __all__ = ["PROBE", "Storage", "findings", "parse"]
 
@@ -84,18 +84,6 @@ def _collect() -> Mapping[str, str]:
                 continue
             found += [task(f"/proc/{pid}/task/{thread}") for thread in threads if thread != pid]
         return "\n".join([line for line in found if line][:500])
-
-    def holds_gpu(pid: str) -> bool:
-        try:
-            for number in os.listdir(f"/proc/{pid}/fd")[:512]:
-                try:
-                    if os.readlink(f"/proc/{pid}/fd/{number}").startswith("/dev/nvidia"):
-                        return True
-                except OSError:
-                    pass
-        except OSError:
-            pass
-        return False
 
     def namespace(pid: str) -> str:
         try:

@@ -15,10 +15,9 @@ from incidents.models import Node, Shard, SuiteRun, User
 from incidents.queries import fleet as queries
 from incidents.services import fleet as services
 from incidents.services import runs
+from incidents.templatetags.fleet import MARKS
 from probes import nodeset
 from probes.core import clean
-
-MARKS = {"ok": "✓", "warn": "▲", "bad": "◆", "unknown": "○"}
 
 
 class Command(BaseCommand):
