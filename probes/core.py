@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 Outcome = Literal["ok", "absent", "failed", "timeout", "hung", "denied", "unreachable", "skipped"]
@@ -97,6 +98,8 @@ class Probe(Generic[F]):
     touches: Touches = "proc"
     needs: str = ""  # the right or tool it needs beyond a plain login, in plain words
     wants_pings: bool = False  # the controller adds its clock exchange on the open channel to the capture
+    brings: tuple[ModuleType, ...] = ()  # modules that `collect` calls by their last names; sent with it, in this order
+    attachments: tuple[str, ...] = ()  # files it can use when the plan carries them; it waits for those
 
     def __post_init__(self) -> None:
         if (self.command is None) == (self.collect is None):

@@ -90,6 +90,13 @@ def sh(argv: List[str], limit: int = 262144) -> Tuple[int, str, str]:
     return (status, texts[0], texts[1])
 
 
+def attachment(name: str) -> str:
+    """Path of a file that was sent behind the plan, to be run or read. Raises Absent, with why, when there is none."""
+    if name in _attachments:
+        return _attachments[name]
+    raise Absent(_not_attached.get(name, "%s was not sent with this plan" % name))
+
+
 def holds_gpu(pid: str) -> bool:
     """Whether a process has an NVIDIA device open. Looks at 512 of its files at most; false when it may not look."""
     try:
@@ -138,6 +145,64 @@ def _limit_files(size: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# Attachments --------------------------------------------------------------------------------------------------
+
+_attachments = {}  # type: Dict[str, str]  # name -> path
+_not_attached = {}  # type: Dict[str, str]  # name -> why it cannot be used here
+
+
+def _program_in_memory(name: str, data: bytes) -> str:
+    """Path of a memory file with these bytes that may be executed. Raises OSError."""
+    number = -1
+    for flags in (1 | 0x10, 1):  # MFD_CLOEXEC | MFD_EXEC, which kernels before 6.3 do not know
+        if _libc and hasattr(_libc, "memfd_create"):
+            number = _libc.memfd_create(name.encode(), flags)
+        if number >= 0:
+            break
+    if number < 0:
+        reason = "no memory file that may be executed (no memfd_create, or forbidden by vm.memfd_noexec)"
+        raise OSError(errno.EPERM, reason)
+    while data:
+        data = data[os.write(number, data) :]
+    return "/proc/%d/fd/%d" % (os.getpid(), number)  # by our own number: probes run in children that close theirs
+
+
+class Arriving:
+    """Attachments on their way: bytes in through `take`, which returns those that are not an attachment's."""
+
+    def __init__(self, expected: List[Dict[str, Any]]):
+        self.expected = list(expected)
+        self.buffer = bytearray()
+
+    def names(self) -> List[str]:
+        return [one["name"] for one in self.expected]
+
+    def take(self, data: bytes) -> bytes:
+        while self.expected and data:
+            want = self.expected[0]["size"] - len(self.buffer)
+            self.buffer += data[:want]
+            data = data[want:]
+            if len(self.buffer) == self.expected[0]["size"]:
+                name = self.expected.pop(0)["name"]
+                try:
+                    _attachments[name] = _program_in_memory(name, zlib.decompress(bytes(self.buffer)))
+                except (OSError, zlib.error) as error:
+                    _not_attached[name] = "%s was sent, but cannot be used on this node: %s" % (name, error)
+                self.buffer = bytearray()
+        return data
+
+
+def _read_ahead() -> bytes:
+    """What Python's own buffer of standard input took while the program was read from it; never waits."""
+    os.set_blocking(0, False)
+    try:
+        return sys.stdin.buffer.read1(65536) or b""  # type: ignore[union-attr]
+    except (BlockingIOError, ValueError):
+        return b""
+    finally:
+        os.set_blocking(0, True)
 
 
 # One child ----------------------------------------------------------------------------------------------------
@@ -393,7 +458,7 @@ class Child:
 # The plan -----------------------------------------------------------------------------------------------------
 
 
-def _work(probe: Dict[str, Any], site: List[str]) -> Callable[[], Any]:
+def _work(probe: Dict[str, Any], plan: Dict[str, Any]) -> Callable[[], Any]:
     def command() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it; the command must die of it
         try:
@@ -402,8 +467,13 @@ def _work(probe: Dict[str, Any], site: List[str]) -> Callable[[], Any]:
             raise Absent("%s is not installed" % probe["command"][0])
 
     def collect() -> str:
-        sys.path.extend(site)
+        sys.path.extend(plan.get("site", []))
         space = globals()
+        for name in probe.get("brings", []):
+            module = type(sys)(name)
+            module.__dict__.update((key, value) for key, value in space.items() if not key.startswith("__"))
+            exec(compile(plan["modules"][name], name, "exec"), module.__dict__)
+            space[name] = module
         exec(compile(probe["collect"], probe["name"], "exec"), space)
         parts = space["collect"]()
         return "".join("==> %s <==\n%s\n\n" % (name, text.rstrip("\n")) for name, text in parts.items())
@@ -423,6 +493,7 @@ class Runner:
         self.sent = 0
         self.began = time.monotonic()
         self.pending = b""
+        self.arriving = Arriving(plan.get("attachments", []))
         self.wake, wake = os.pipe()
         for end in (self.wake, wake):
             os.set_blocking(end, False)
@@ -450,6 +521,8 @@ class Runner:
             boot_id = ""
         version = "%d.%d.%d" % sys.version_info[:3]
         self.say("hello", protocol=PROTOCOL, python=version, boot_id=boot_id, host=os.uname()[1], uid=os.getuid())
+        if self.arriving.expected:
+            self.hear(_read_ahead())
         while self.waiting or self.running:
             self.start()
             self.listen(self.patience())
@@ -468,6 +541,8 @@ class Runner:
             if len(self.running) >= self.plan["parallel"]:
                 return
             lock = probe.get("lock")
+            if set(self.arriving.names()) & set(probe.get("attachments", [])):
+                continue
             if lock in self.poisoned:
                 self.waiting.remove(probe)
                 why = "not asked: %s hung on the same %s, and another call would hang too" % (self.poisoned[lock], lock)
@@ -479,7 +554,7 @@ class Runner:
 
     def begin(self, probe: Dict[str, Any]) -> None:
         try:
-            work = _work(probe, self.plan.get("site", []))
+            work = _work(probe, self.plan)
             child = Child(probe["name"], work, probe["timeout_s"], probe["max_bytes"])
         except OSError as error:
             why = "no process could be started on the node: %s" % (error.strerror or error)
@@ -500,14 +575,17 @@ class Runner:
         if self.wake in ready:
             os.read(self.wake, 4096)
         if 0 in ready:
-            data = os.read(0, 4096)
+            data = os.read(0, 65536)
             if not data:
                 self.end(1)
-            lines = (self.pending + data).split(b"\n")
-            self.pending = lines.pop()[-100:]
-            for line in lines:
-                if line.startswith(b"ping "):
-                    self.say("pong", n=line[5:25].decode("ascii", "replace"), at=repr(time.time()))
+            self.hear(data)
+
+    def hear(self, data: bytes) -> None:
+        lines = (self.pending + self.arriving.take(data)).split(b"\n")
+        self.pending = lines.pop()[-100:]
+        for line in lines:
+            if line.startswith(b"ping "):
+                self.say("pong", n=line[5:25].decode("ascii", "replace"), at=repr(time.time()))
 
     def tell(self, child: Child, probe: Dict[str, Any]) -> None:
         if child.hung and probe.get("lock"):
@@ -558,8 +636,8 @@ class Runner:
 
 
 def main(plan: Dict[str, Any], watch_stdin: bool = True) -> None:
-    """Run a plan: {"probes": [{"name", "command" | "collect", "timeout_s", "max_bytes", "lock"}], "deadline_s",
-    "max_bytes", "parallel", "site"}. Does not return.
+    """Run a plan: {"probes": [{"name", "command" | "collect", "timeout_s", "max_bytes", "lock", "brings",
+    "attachments"}], "modules", "attachments", "deadline_s", "max_bytes", "parallel", "site"}. Does not return.
 
     `watch_stdin` is false when standard input was the program itself (`python3 -I -S - < program`).
     """

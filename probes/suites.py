@@ -7,24 +7,31 @@ from typing import Any
 
 from probes import catalog
 from probes.core import Probe
+from probes.transport import attachments
 from probes.transport.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """`deadline_s`: seconds after its start by which the runner on a node has answered for every probe."""
+    """`deadline_s`: seconds after its start by which the runner on a node has answered for every probe.
+
+    `attaches` names what is sent along, megabytes per node: such a suite is for chosen suspects.
+    """
 
     name: str
     says: str
     probes: tuple[str, ...]
     deadline_s: float
+    attaches: tuple[str, ...] = ()
 
     def members(self) -> tuple[Probe[Any], ...]:
         known = catalog.load()
         return tuple(known[name] for name in self.probes)
 
     def plan(self) -> Plan:
-        return Plan(self.members(), deadline_s=self.deadline_s)
+        """Raises NoAttachment when what it attaches is not installed here."""
+        carried = tuple(attachments.load(name) for name in self.attaches)
+        return Plan(self.members(), deadline_s=self.deadline_s, attachments=carried)
 
 
 SUITES = {

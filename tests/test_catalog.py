@@ -18,7 +18,7 @@ import pytest
 from probes import catalog, runner, suites
 from probes.core import Capture, Probe, facts_as_json, interpret
 from probes.record import finding_line
-from probes.transport.plan import collector_source
+from probes.transport.plan import collector_source, module_source
 
 FIXTURES = Path(__file__).parent / "fixtures"
 PROBES = catalog.load()
@@ -101,6 +101,10 @@ def test_a_collector_uses_nothing_but_the_runners_own_names(probe: Probe[Any]) -
     """It is sent as source: a name from its module would not exist on the node."""
     code = compile(collector_source(probe.collect), probe.name, "exec")
     known = set(dir(runner)) | set(dir(builtins)) | {"collect", "__name__"}
+    for module in probe.brings:
+        brought = compile(module_source(module), module.__name__, "exec")
+        assert _globals(brought) - known - _bound(brought) == set(), module.__name__
+        known.add(module.__name__.rpartition(".")[2])
     assert _globals(code) - known - _bound(code) == set()
 
 
@@ -121,6 +125,8 @@ def test_old_pythons_can_compile_every_collector(tmp_path: Path) -> None:
     for probe in PROBES.values():
         if probe.collect:
             (tmp_path / f"{probe.name}.py").write_text(collector_source(probe.collect))
+        for module in probe.brings:
+            (tmp_path / f"{module.__name__}.py").write_text(module_source(module))
     for python in OLD_PYTHONS:
         done = subprocess.run([python, "-m", "compileall", "-q", str(tmp_path)], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,7 @@
-"""What is asked of a node, and the program that asks it: the runner's source with the plan as one call at its end."""
+"""What is asked of a node, and the program that asks it: the runner's source with the plan as one call at its end.
+
+Modules that a collector brings are sent as source in the plan, attachments as bytes behind the program.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ import textwrap
 import threading
 import zlib
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from probes import runner
 from probes.core import Probe
+from probes.transport.attachments import Attachment
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +30,14 @@ class Plan:
     max_bytes: int = 4_194_304
     parallel: int = 6
     site: tuple[str, ...] = field(default=())  # extra import folders, only for probes on the dashboard's own machine
+    attachments: tuple[Attachment, ...] = ()  # megabytes to every node asked: for a few suspects, not for a fleet
 
     def as_json(self) -> dict[str, Any]:
+        brought = {module.__name__: module for probe in self.probes for module in probe.brings}
         return {
             "probes": [_probe_as_json(probe) for probe in self.probes],
+            "modules": {_last(name): module_source(module) for name, module in brought.items()},
+            "attachments": [{"name": one.name, "size": len(one.packed)} for one in self.attachments],
             "deadline_s": self.deadline_s,
             "max_bytes": self.max_bytes,
             "parallel": self.parallel,
@@ -36,20 +45,28 @@ class Plan:
         }
 
     def source(self, watch_stdin: bool = True) -> str:
-        """The whole program: the runner's source and the plan as one call at its end."""
-        plan = json.dumps(self.as_json())
+        """The whole program: the runner's source and the plan as one call at its end.
+
+        Attachments are named in it only when standard input is there to bring them.
+        """
+        asked = self.as_json() if watch_stdin else {**self.as_json(), "attachments": []}
+        plan = json.dumps(asked)
         return f"{inspect.getsource(runner)}\n\nmain(json.loads({plan!r}), {watch_stdin})\n"
 
     def program(self) -> bytes:
-        """The bytes to send after `ready`: decimal length, newline, compressed source."""
+        """The bytes to send after `ready`: decimal length, newline, compressed source, attachments."""
         packed = zlib.compress(self.source().encode(), 9)
-        return b"%d\n" % len(packed) + packed
+        return b"%d\n" % len(packed) + packed + b"".join(one.packed for one in self.attachments)
 
 
 def _probe_as_json(probe: Probe[Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {"name": probe.name, "timeout_s": probe.timeout_s, "max_bytes": probe.max_bytes}
     if probe.touches == "driver":
         asked["lock"] = "driver"
+    if probe.brings:
+        asked["brings"] = [_last(module.__name__) for module in probe.brings]
+    if probe.attachments:
+        asked["attachments"] = list(probe.attachments)
     if probe.command:
         asked["command"] = list(probe.command)
     elif probe.collect:
@@ -69,7 +86,35 @@ _one_at_a_time = threading.Lock()
 
 @functools.cache
 def _collector_source(collect: Any) -> str:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(collect)))
+    tree = _bare(ast.parse(textwrap.dedent(inspect.getsource(collect))))
+    tree.body[0].name = "collect"  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def module_source(module: ModuleType) -> str:
+    """The source of a module that a collector brings, made to compile on old Pythons like a collector.
+
+    Its imports from this package go: the runner's names and the modules brought before it are there already.
+    """
+    with _one_at_a_time:
+        return _module_source(module)
+
+
+@functools.cache
+def _module_source(module: ModuleType) -> str:
+    tree = _bare(ast.parse(inspect.getsource(module)))
+    tree.body = [node for node in tree.body if not _is_ours(node)]
+    return ast.unparse(tree)
+
+
+def _is_ours(node: ast.stmt) -> bool:
+    """An import that a node cannot make, or the docstring."""
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").partition(".")[0] in ("probes", "__future__")
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _bare(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
@@ -77,8 +122,12 @@ def _collector_source(collect: Any) -> str:
                 arg.annotation = None
             if ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
-    tree.body[0].name = "collect"  # type: ignore[attr-defined]
-    return ast.unparse(_PlainAssignments().visit(tree))
+    bare: ast.Module = _PlainAssignments().visit(tree)
+    return bare
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 class _PlainAssignments(ast.NodeTransformer):
