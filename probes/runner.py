@@ -112,16 +112,19 @@ def holds_gpu(pid: str) -> bool:
     return False
 
 
-def isolate(calls: List[Tuple[str, Callable[[], str]]], deadline_s: float) -> List[Dict[str, Any]]:
+def isolate(
+    calls: List[Tuple[str, Callable[[], str]]], deadline_s: float, max_bytes: int = 262144
+) -> List[Dict[str, Any]]:
     """Run each (name, function) in a child of its own, side by side; abandon those past the deadline.
 
     For calls that may each hang on their own, such as one per GPU. Results come in the order of `calls`:
-    {"name", "outcome", "text", "why", "state", "wchan", "took_s"}; outcome as for a capture.
+    {"name", "outcome", "text", "why", "state", "wchan", "took_s"}; outcome as for a capture. What a call wrote to
+    descriptor 1 before it hung is in "text".
     """
-    children = [Child(name, call, deadline_s, 262144, own_session=False) for name, call in calls]
+    children = [Child(name, call, deadline_s, max_bytes, own_session=False) for name, call in calls]
     while not all([child.step() for child in children]):  # noqa: C419  (each must be stepped, not only up to the first)
         time.sleep(0.01)
-    return [
+    results = [
         {
             "name": child.name,
             "outcome": child.outcome,
@@ -133,6 +136,9 @@ def isolate(calls: List[Tuple[str, Callable[[], str]]], deadline_s: float) -> Li
         }
         for child in children
     ]
+    for child in children:
+        child.close()
+    return results
 
 
 def _die_with_parent() -> None:
@@ -145,6 +151,353 @@ def _limit_files(size: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+# Who the ranks are --------------------------------------------------------------------------------------------
+
+# How launchers tell a process its rank: (source, rank, world size, local rank, local world size). The first that is
+# there counts: torchrun under srun leaves Slurm's variables, which then number nodes.
+RANK_KEYS = (
+    ("env", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    ("slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", ""),
+    (
+        "ompi",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    ("pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+)
+# Which variables may leave the node: the names, and what names begin with. Values that look secret are masked.
+ENV_NAMES = frozenset((
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
+    "ROLE_WORLD_SIZE", "NODE_RANK", "NNODES", "MASTER_ADDR", "MASTER_PORT", "CUDA_HOME", "CUDA_PATH", "LD_PRELOAD",
+    "XDG_CACHE_HOME", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PYTHONFAULTHANDLER",
+    "PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF",
+    "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "KUBERNETES_SERVICE_HOST", "TOKENIZERS_PARALLELISM",
+))  # fmt: skip
+ENV_BEGINS = (
+    "NCCL_", "TORCH_", "TORCHELASTIC_", "TORCHINDUCTOR_", "CUDA_", "NVIDIA_", "OMP_", "KMP_", "MKL_", "OPENBLAS_",
+    "GLOO_", "UCX_", "UCC_", "FI_", "HIP_", "HSA_", "ROCR_", "RCCL_", "SLURM_", "OMPI_COMM_", "PET_", "TRITON_",
+    "MALLOC_", "GOLDEN15_",
+)  # fmt: skip
+IDENTITY = ("_VISIBLE_DEVICES", "_RUN_ID", "_JOB_ID", "_ADDR", "_NODELIST")  # long ids, and no secrets
+SECRET_NAMES = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE", "COOKIE", "JWT")
+MASKED = "(masked)"
+# Programs that only start a trainer and may stand above it with its RANK. Shells among them: `bash -c 'python x.py'`.
+WRAPPERS = frozenset((
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "tini", "dumb-init", "docker-init",
+    "catatonit", "timeout", "time", "sudo", "su", "runuser", "env", "nice", "xargs", "script", "strace", "ltrace",
+    "gdb", "nsys", "nsys-launcher", "ncu", "rocprof", "perf", "srun", "slurmstepd", "mpirun", "mpiexec",
+    "mpiexec.hydra", "orterun", "orted", "prterun", "prted", "hydra_pmi_proxy", "torchrun", "accelerate",
+    "deepspeed", "starter", "starter-suid", "apptainer", "singularity", "enroot", "bwrap", "sleep", "sshd", "tee",
+    "make",
+))  # fmt: skip
+MANY_PROCESSES = 32768
+ENVIRON_S = 0.7  # per round: the environment of one process is read in microseconds
+
+
+def ranks() -> List[Dict[str, Any]]:
+    """The training ranks on this node and their children, see `rank_scan`. `worker_of` is None for a rank itself."""
+    found = rank_scan()["ranks"]  # type: List[Dict[str, Any]]
+    return found
+
+
+def rank_scan() -> Dict[str, Any]:
+    """Who the training ranks on this node are, by the environment they were started with (proc_pid_environ(5)).
+
+    {"ranks": [{pid, ppid, rank, local_rank, world_size, local_world_size, node_rank, run_id, slurm_job, master, source,
+    comm, state, started (clock ticks since boot), start_time (seconds since the epoch), uid, ns_pids (outermost
+    first), worker_of, wrappers, env}], "orphans": the same of data-loader workers whose rank is gone, "unread":
+    [{pid, ppid, comm, state, wchan, why}], "denied": processes of others that this login may not look at, "seen": all
+    processes with memory of their own, "skipped": those over MANY_PROCESSES}. Ids and numbers not told are None.
+
+    A variable that a program sets for itself (os.environ["RANK"] = ...) is not seen: the kernel shows the start.
+    """
+    processes, skipped = _processes()
+    parents = {pid: row["ppid"] for pid, row in processes.items()}
+    if _status >= 0:  # we are a probe: neither the runner nor its other children, who may have been started with a RANK
+        ours = os.getppid()
+        processes = {pid: row for pid, row in processes.items() if ours not in [pid] + _ancestors(pid, parents)}
+    answers = _environs(processes)
+    marked, unread, denied = {}, [], 0
+    for pid, row in processes.items():
+        kind, env = answers.get(pid, ("unread", {}))
+        identity = _identity(env)
+        if kind == "denied":
+            denied += 1
+        elif identity and kind == "ok":
+            row.update(identity, env=env)
+            marked[pid] = row
+        elif kind == "unread" or row["state"] in "ZX":
+            unread.append(row)
+    found, orphans = _sort_out(marked, parents)
+    tops = [(row["wrappers"] or [row["pid"]])[-1] for row in found if row["worker_of"] is None]
+    launchers, names = {parents[top] for top in tops}, {row["comm"] for row in found}
+    # A zombie has no environment any more: it matters when its parent is that of ranks, and its name is theirs.
+    kept = [row for row in unread if row["state"] not in "ZX" or (row["ppid"] in launchers and row["comm"] in names)]
+    for row in kept:
+        row["wchan"] = process_state(row["pid"])[1]
+        ended = row["state"] in "ZX"
+        row["why"] = "ended, not yet reaped by the parent of ranks" if ended else "its environment could not be read"
+    for row in found + orphans:
+        _add_status(row)
+    seen = {"denied": denied, "seen": len(processes), "skipped": skipped}
+    return dict(seen, ranks=found, orphans=orphans, unread=kept)
+
+
+def _processes() -> Tuple[Dict[int, Dict[str, Any]], int]:
+    """{pid: {pid, ppid, comm, state, started}} of all but kernel threads, and how many were left out."""
+    entries = [entry for entry in os.listdir("/proc") if entry.isdigit()]
+    found = {}
+    for entry in entries[:MANY_PROCESSES]:
+        try:
+            name, _, rest = read("/proc/%s/stat" % entry, 4096).rpartition(")")
+            fields = rest.split()
+            if int(fields[6]) & 0x00200000:  # PF_KTHREAD
+                continue
+            row = {"pid": int(entry), "ppid": int(fields[1]), "comm": name.partition("(")[2], "state": fields[0]}
+            row["started"] = int(fields[19])
+        except (OSError, IndexError, ValueError):
+            continue
+        found[int(entry)] = row
+    return found, len(entries[MANY_PROCESSES:])
+
+
+def _environs(processes: Dict[int, Dict[str, Any]]) -> Dict[int, Tuple[str, Dict[str, str]]]:
+    """{pid: ("ok" | "denied" | "gone", allowed environment)}; a process that cannot be read is left out.
+
+    Reading takes the lock on the process's memory and may have to bring a page back in: both can last for ever, and
+    not only in state D. So children read, each a share, telling after every process; one that stops in the middle costs
+    the process it stopped at. That one is tried once more, alone, and the rest of the share goes to new children.
+    """
+    waiting = sorted(processes, key=lambda pid: processes[pid]["state"] == "D")
+    quiet = [pid for pid in waiting if processes[pid]["state"] != "D"]
+    blocked = waiting[len(quiet) :]
+    shares = [part for part in [quiet[i::4] for i in range(4)] + [blocked[i::16] for i in range(16)] if part]
+    answers = {}  # type: Dict[int, Tuple[str, Dict[str, str]]]
+    for _ in range(3):
+        results = isolate([("environ", _environ_reader(part)) for part in shares], ENVIRON_S, 8388608)
+        for result in results:
+            for line in result["text"].split("\n"):
+                try:
+                    pid, kind, env = json.loads(line)
+                    answers[pid] = (kind, env)
+                except ValueError:  # the last line of a child that was stopped
+                    continue
+        left = [[pid for pid in part if pid not in answers] for part in shares]
+        shares = [part[:1] for part in left if part]
+        shares += [part[i + 1 :: 4] for part in left for i in range(4) if part[i + 1 :: 4]]
+        if not shares:
+            break
+    return answers
+
+
+def _environ_reader(pids: List[int]) -> Callable[[], str]:
+    def work() -> str:
+        for pid in pids:
+            kind, env = "ok", {}  # type: Tuple[str, Dict[str, str]]
+            try:
+                env = _allowed(read("/proc/%d/environ" % pid, 1048576))
+            except PermissionError:
+                kind = "denied"
+            except OSError:
+                kind = "gone"
+            data = (json.dumps([pid, kind, env]) + "\n").encode("ascii")
+            while data:
+                data = data[os.write(1, data) :]
+        return ""
+
+    return work
+
+
+def _allowed(environ: str) -> Dict[str, str]:
+    """The variables that may leave the node, {} when none of them tells a rank."""
+    if not any(keys[1] + "=" in environ for keys in RANK_KEYS):
+        return {}
+    found = {}  # type: Dict[str, str]
+    for pair in environ.split("\0"):
+        key, equals, value = pair.partition("=")
+        if equals and (key in ENV_NAMES or key.startswith(ENV_BEGINS)) and len(found) < 300:
+            found[key[:100]] = _masked(key, value[:1024])
+    return found
+
+
+def _masked(key: str, value: str) -> str:
+    """The value, or MASKED when its name or its look is that of a secret: a token, or an address with a password."""
+    head, found, rest = value.partition("://")
+    if any(word in key.upper() for word in SECRET_NAMES) or (found and "@" in rest.partition("/")[0]):
+        return MASKED
+    if key in ENV_NAMES or key.endswith(IDENTITY):
+        return value
+    for word in value.replace(",", " ").replace("=", " ").replace(":", " ").replace('"', " ").replace("'", " ").split():
+        known = word.startswith(("hf_", "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "AKIA", "ASIA", "xox", "eyJ"))
+        mixed = word.isalnum() and any(c.isdigit() for c in word) and any(c.isalpha() for c in word)
+        if (known and len(word) >= 16) or (mixed and len(word) >= 32):
+            return MASKED
+    return value
+
+
+def _identity(env: Dict[str, str]) -> Dict[str, Any]:
+    """The fields that say which rank of which job this is, {} when none does."""
+
+    def number(*keys: str) -> Optional[int]:
+        for key in keys:
+            if env.get(key, "").isdigit() and len(env[key]) < 10:
+                return int(env[key])
+        return None
+
+    for source, rank_key, world_key, local_key, local_world_key in RANK_KEYS:
+        rank, world = number(rank_key), number(world_key)
+        if rank is not None and world is not None and rank < world:
+            port = env.get("MASTER_PORT", "")
+            return {
+                "rank": rank,
+                "world_size": world,
+                "local_rank": number(local_key, *[keys[3] for keys in RANK_KEYS[1:]]),
+                "local_world_size": number(local_world_key, "LOCAL_WORLD_SIZE"),
+                "node_rank": number("GROUP_RANK", "NODE_RANK", "SLURM_NODEID"),
+                "run_id": env.get("TORCHELASTIC_RUN_ID"),
+                "slurm_job": env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID"),
+                "master": (env["MASTER_ADDR"] + (":" + port if port else "")) if env.get("MASTER_ADDR") else None,
+                "source": source,
+            }
+    return {}
+
+
+def _sort_out(
+    marked: Dict[int, Dict[str, Any]], parents: Dict[int, int]
+) -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
+    """Ranks with their children, and orphans, out of all processes that carry a rank.
+
+    Children inherit the environment, and so do the shells and launchers between torchrun or srun and the trainer:
+    1. Shells and known launchers are never ranks. Nor is what stands above ranks and is numbered by Slurm, MPI or
+       Kubernetes alone: torchrun or a launcher like it, one per node.
+    2. What is left of one rank hangs together by descent. The trainer is the outermost of it, because all it starts
+       stands below it; but a Python without a sign of torch that stands above one with it is a wrapper too.
+    3. Of two outermost (a monitor beside the trainer, a child whose parent ended) the likelier trainer is the rank.
+    """
+    lines = {pid: _ancestors(pid, parents) for pid in marked}
+    above_all = [(above, row) for pid, row in marked.items() for above in lines[pid] if above in marked]
+    launchers = {above for above, row in above_all if _launches(marked[above], row)}
+    wrappers = {pid for pid, row in marked.items() if pid in launchers or _is_wrapper(row)}
+    members = {}  # type: Dict[Any, List[int]]
+    for pid in sorted(marked, key=lambda pid: len(lines[pid])):
+        if pid not in wrappers:
+            row = marked[pid]
+            # The outermost process that carries the same rank of the same job stands for all below it.
+            same = [above for above in lines[pid] if above in marked and _same_rank(row, marked[above])]
+            members.setdefault(same[-1] if same else pid, []).append(pid)
+    found, orphans = [], []  # type: Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]
+    for group in _joined(members, marked):
+        trainer = _trainer(group, marked, lines)
+        if trainer is None:
+            lost = [marked[pid] for pid in group if marked[pid]["comm"] == "pt_data_worker"]
+            orphans += [dict(row, worker_of=None, wrappers=[]) for row in lost]
+            continue
+        above = [pid for pid in lines[trainer] if pid in marked and _same_rank(marked[trainer], marked[pid])]
+        found.append(dict(marked[trainer], worker_of=None, wrappers=above))
+        children = [marked[pid] for pid in sorted(group) if pid != trainer and pid not in above]
+        found += [dict(row, worker_of=trainer, wrappers=[]) for row in children]
+    found.sort(key=lambda row: (row["run_id"] or "", row["rank"], row["worker_of"] is not None, row["pid"]))
+    return found, orphans
+
+
+def _ancestors(pid: int, parents: Dict[int, int]) -> List[int]:
+    """Parent first. A pid may be used again while we look, so a circle is possible and the line is cut."""
+    found = []  # type: List[int]
+    while len(found) < 64:
+        pid = parents.get(pid, 0)
+        if pid <= 0 or pid in found:
+            break
+        found.append(pid)
+    return found
+
+
+def _same_rank(one: Dict[str, Any], other: Dict[str, Any]) -> bool:
+    """A trainer may learn its rank from Slurm and hand RANK and MASTER_ADDR to what it starts: those may differ."""
+    same = all(one[key] == other[key] for key in ("rank", "world_size", "run_id", "slurm_job"))
+    return same and (one["master"] == other["master"] or not one["master"] or not other["master"])
+
+
+def _launches(above: Dict[str, Any], row: Dict[str, Any]) -> bool:
+    """Whether `above` is what gave `row` its rank: it lacks torchrun's mark, or RANK, or has another rank by Slurm."""
+    if row["run_id"] is not None and above["run_id"] is None:
+        return True
+    return row["source"] == "env" and above["source"] != "env" and not _same_rank(row, above)
+
+
+def _joined(members: Dict[int, List[int]], marked: Dict[int, Dict[str, Any]]) -> List[List[int]]:
+    """Groups of one rank that descent does not connect, put together where a process between them has ended.
+
+    Its children were handed to init or to the launcher. Two jobs that only look alike have two launchers.
+    """
+    groups = []  # type: List[List[int]]
+    for top in sorted(members, key=lambda pid: marked[pid]["ppid"] == 1):
+        for group in groups:
+            first = marked[group[0]]
+            if _same_rank(first, marked[top]) and marked[top]["ppid"] in (1, first["ppid"]):
+                group += members[top]
+                break
+        else:
+            groups.append(list(members[top]))
+    return groups
+
+
+def _exe(pid: int) -> str:
+    """File name of a process's program, "" when it is not to be seen. Takes no lock of the process's memory."""
+    try:
+        return os.path.basename(os.readlink("/proc/%d/exe" % pid).replace(" (deleted)", ""))
+    except OSError:
+        return ""
+
+
+def _is_wrapper(row: Dict[str, Any]) -> bool:
+    return _exe(row["pid"]) in WRAPPERS or row["comm"] in WRAPPERS
+
+
+def _shows_torch(pid: int) -> bool:
+    """Whether threads have torch's names (pt_main_thread, pt_nccl_watchdg, gloo_tcp_loop), or a GPU is open."""
+    try:
+        threads = os.listdir("/proc/%d/task" % pid)[:64]
+    except OSError:
+        return False
+    for thread in threads:
+        try:
+            if read("/proc/%d/task/%s/comm" % (pid, thread), 64).startswith(("pt_", "gloo_", "cuda-Evt", "NCCL ")):
+                return True
+        except OSError:
+            continue
+    return holds_gpu(str(pid))
+
+
+def _trainer(group: List[int], marked: Dict[int, Dict[str, Any]], lines: Dict[int, List[int]]) -> Optional[int]:
+    """The pid in a group that is the rank itself; None when only children of a rank that is gone are left."""
+    able = []
+    for pid in group:
+        if marked[pid]["comm"] != "pt_data_worker":
+            torch = _shows_torch(pid)
+            if torch or _exe(pid).startswith(("python", "pypy")) or marked[pid]["comm"].startswith("python"):
+                able.append((not torch, len(lines[pid]), marked[pid]["started"], pid))
+    return min(able)[3] if able else None
+
+
+def _add_status(row: Dict[str, Any]) -> None:
+    """User, pids as containers see them, and when it started by the clock of the wall."""
+    row["uid"], row["ns_pids"], row["start_time"] = None, [], None
+    try:
+        for line in read("/proc/%d/status" % row["pid"], 16384).split("\n"):
+            words = line.split()
+            if line.startswith("Uid:"):
+                row["uid"] = int(words[1])
+            elif line.startswith("NSpid:"):
+                row["ns_pids"] = [int(word) for word in words[1:]]
+        for line in read("/proc/stat", 1048576).split("\n"):
+            if line.startswith("btime "):
+                row["start_time"] = int(line.split()[1]) + row["started"] / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        pass
 
 
 # Attachments --------------------------------------------------------------------------------------------------
