@@ -211,8 +211,9 @@ def rank_scan() -> Dict[str, Any]:
     {"ranks": [{pid, ppid, rank, local_rank, world_size, local_world_size, node_rank, run_id, slurm_job, master, source,
     comm, state, started (clock ticks since boot), start_time (seconds since the epoch), uid, ns_pids (outermost
     first), worker_of, wrappers, env}], "orphans": the same of data-loader workers whose rank is gone, "unread":
-    [{pid, ppid, comm, state, wchan, why}], "denied": processes of others that this login may not look at, "seen": all
-    processes with memory of their own, "skipped": those over MANY_PROCESSES}. Ids and numbers not told are None.
+    [{pid, ppid, comm, state, wchan, why}], "denied": processes that this login may not look at, "denied_python":
+    how many of them are called python or pt_*, "seen": all processes with memory of their own, "skipped": those over
+    MANY_PROCESSES}. Ids and numbers not told are None.
 
     A variable that a program sets for itself (os.environ["RANK"] = ...) is not seen: the kernel shows the start.
     """
@@ -222,12 +223,12 @@ def rank_scan() -> Dict[str, Any]:
         ours = os.getppid()
         processes = {pid: row for pid, row in processes.items() if ours not in [pid] + _ancestors(pid, parents)}
     answers = _environs(processes)
-    marked, unread, denied = {}, [], 0
+    marked, unread, denied = {}, [], []
     for pid, row in processes.items():
         kind, env = answers.get(pid, ("unread", {}))
         identity = _identity(env)
         if kind == "denied":
-            denied += 1
+            denied.append(row["comm"])
         elif identity and kind == "ok":
             row.update(identity, env=env)
             marked[pid] = row
@@ -244,7 +245,8 @@ def rank_scan() -> Dict[str, Any]:
         row["why"] = "ended, not yet reaped by the parent of ranks" if ended else "its environment could not be read"
     for row in found + orphans:
         _add_status(row)
-    seen = {"denied": denied, "seen": len(processes), "skipped": skipped}
+    seen = {"denied": len(denied), "seen": len(processes), "skipped": skipped}
+    seen["denied_python"] = len([comm for comm in denied if comm.startswith(("python", "pt_"))])
     return dict(seen, ranks=found, orphans=orphans, unread=kept)
 
 

@@ -1,0 +1,60 @@
+"""Which training ranks run on this node, and which processes belong to each?
+
+Source   /proc/PID/environ as each process was started with it: RANK and WORLD_SIZE (torchrun and what sets the same),
+         else SLURM_PROCID, OMPI_COMM_WORLD_RANK or PMI_RANK; proc_pid_environ(5), proc_pid_stat(5), NSpid of
+         proc_pid_status(5). torch's page on torchrun lists its variables. Command lines are never read
+Units    pids; started: clock ticks since boot; start_time: seconds since the epoch
+Shape    RankMap: ranks by job and number, each with its children
+Errors   ParseError when a row is not what the collector writes. Absent when nothing here carries a rank; Denied when
+         none was seen and processes of others, who may train, cannot be looked at
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from probes.catalog._rank_facts import RankMap, findings
+from probes.catalog._rank_parse import parse
+from probes.core import Probe
+from probes.runner import Absent, Denied, rank_scan
+
+__all__ = ["PROBE", "RankMap", "findings", "parse"]
+
+
+def _collect() -> Mapping[str, str]:
+    import json
+    import os
+
+    scan = rank_scan()
+    rows = {kind: scan.pop(kind) for kind in ("ranks", "orphans", "unread")}
+    if not any(rows.values()):
+        others = f"{scan['denied']} of {scan['seen']} processes cannot be looked at"
+        if scan["denied_python"] or (scan["denied"] and os.getuid() != 0):
+            allow = "log in as root or as the user who trains, or give python3 CAP_SYS_PTRACE"
+            raise Denied(f"no rank was seen, and {others} by this login. Allow: {allow}")
+        why = f"none of {scan['seen']} processes was started with RANK and WORLD_SIZE, or Slurm's or MPI's"
+        raise Absent(why + (f"; {others}" if scan["denied"] else ""))
+    seen_by = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+    for row in rows["ranks"] + rows["orphans"]:
+        env = row.pop("env")
+        row["visible"] = {key: env[key] for key in seen_by if key in env}
+        row["restarts"] = env.get("TORCHELASTIC_RESTART_COUNT")
+    parts = {"golden15/scan": json.dumps(scan)}
+    for kind, found in rows.items():
+        scan["cut " + kind] = len(found[2000:])
+        parts["golden15/" + kind] = "\n".join([json.dumps(row) for row in found[:2000]])
+    parts["golden15/scan"] = json.dumps(scan)
+    return parts
+
+
+PROBE = Probe(
+    "rank.map",
+    "Which training ranks run on this node, and which processes belong to each?",
+    parse,
+    findings,
+    collect=_collect,
+    by_hand="grep -azE '^(RANK|WORLD_SIZE|LOCAL_RANK|SLURM_PROCID)=' /proc/[0-9]*/environ | tr '\\0' '\\n'",
+    timeout_s=6.0,
+    max_bytes=1_048_576,
+    needs="root or the login of the user who trains: environments of others are hidden",
+)
