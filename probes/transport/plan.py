@@ -103,15 +103,21 @@ def module_source(module: ModuleType) -> str:
 @functools.cache
 def _module_source(module: ModuleType) -> str:
     tree = _bare(ast.parse(inspect.getsource(module)))
-    tree.body = [node for node in tree.body if not _is_ours(node)]
-    return ast.unparse(tree)
+    tree.body = [there for node in tree.body for there in _on_the_node(node)]
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def _is_ours(node: ast.stmt) -> bool:
-    """An import that a node cannot make, or the docstring."""
-    if isinstance(node, ast.ImportFrom):
-        return (node.module or "").partition(".")[0] in ("probes", "__future__")
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+def _on_the_node(node: ast.stmt) -> list[ast.stmt]:
+    """A statement of a brought module as it stands on the node: imports from this package become plain assignments."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return []
+    if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] not in ("probes", "__future__"):
+        return [node]
+    if not (node.module or "").startswith("probes.catalog"):
+        return []
+    owner = _last(node.module or "") + "." if node.module != "probes.catalog" else ""
+    lines = [f"{alias.asname or alias.name} = {owner}{alias.name}" for alias in node.names if alias.asname or owner]
+    return ast.parse("\n".join(lines)).body
 
 
 def _bare(tree: ast.Module) -> ast.Module:

@@ -1,0 +1,65 @@
+"""Values out of a flight-recorder dump, each checked: whatever is not what torch writes becomes None, -1 or nothing.
+
+Brought to the node by rank.flight_recorder: standard library only, nothing newer than Python 3.6 but annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+TEXT = 200  # characters of a name or a path
+
+
+def text(value: Any) -> str:
+    return value[:TEXT] if isinstance(value, str) else ""
+
+
+def whole(value: Any) -> int | None:
+    """An integer of at most 63 bits; JSON holds some as text."""
+    if isinstance(value, str) and value[:20].lstrip("-").isdigit() and len(value) <= 20:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
+
+
+def moment(entry: Mapping[str, Any], key: str) -> float | None:
+    """Seconds since the epoch. JSON has 0 where the pickle has None."""
+    ns = whole(entry.get(key + "_ns"))
+    if ns is None:
+        us = whole(entry.get(key + "_us"))
+        ns = us * 1000 if us else None
+    return round(ns / 1e9, 6) if ns and ns > 0 else None
+
+
+def sizes(value: Any) -> tuple[tuple[int, ...], ...]:
+    """[[1024], [16, 16]]: sizes of tensors. Whatever is not a size becomes -1."""
+    found = []
+    for size in value if isinstance(value, (list, tuple)) else ():
+        numbers = [whole(one) for one in size[:32]] if isinstance(size, (list, tuple)) else [None]
+        found.append(tuple(-1 if one is None else one for one in numbers))
+    return tuple(found)
+
+
+def words(value: Any) -> tuple[str, ...]:
+    return tuple(text(one)[:40] for one in value) if isinstance(value, (list, tuple)) else ()
+
+
+def folded_ranks(value: Any) -> list[list[int]] | None:
+    """The text "[0, 1, 2, 3]" or a list, folded into [first, last, step]; None when it is not known."""
+    if isinstance(value, str) and len(value) < 2000000:
+        value = value.strip("[] ").split(",")
+    if not isinstance(value, (list, tuple)):
+        return None
+    numbers = [whole(one.strip() if isinstance(one, str) else one) for one in value[:131072]]
+    if not numbers or None in numbers:
+        return None
+    spans: list[list[int]] = []
+    for number in numbers:
+        assert number is not None
+        if spans and spans[-1][2] == 0 and number > spans[-1][0]:
+            spans[-1] = [spans[-1][0], number, number - spans[-1][0]]
+        elif spans and spans[-1][2] and number == spans[-1][1] + spans[-1][2]:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number, 0])
+    return [[first, last, step or 1] for first, last, step in spans]
