@@ -1,0 +1,129 @@
+"""What the logs of ranks can tell: the facts of rank.log, and the closed list of kinds of event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Clock = Literal["utc", "node", ""]
+"""What a line's time rests on: a printed zone, the zone of the node that was asked, or nothing."""
+
+Kept = Literal["read", "pipe", "terminal", "null", "socket", "unread"]
+
+# kind -> what it says of a rank, in words that follow "rank 3". The order is that of findings: the first is the worst.
+# An error that tells why (a crash, a full memory, a mismatch) stands before one that only tells that somebody waited.
+KINDS: dict[str, str] = {
+    "collective_mismatch": "runs another collective, or other sizes, than its peers",
+    "barrier_missed": "was named as missing by a monitored barrier",
+    "cuda_error": "met a CUDA error",
+    "loader_killed": "lost a data-loader worker",
+    "shm_full": "found /dev/shm full",
+    "ddp_unused": "had parameters without a gradient (DDP)",
+    "scheduler_kill": "was ended by the scheduler",
+    "fatal_signal": "crashed",
+    "duplicate_gpu": "shares a GPU with another rank",
+    "nccl_version_mismatch": "runs another NCCL than its peers",
+    "desync": "is named by torch's desync report",
+    "traceback": "stopped on an exception",
+    "ib_completion": "got an InfiniBand completion error",
+    "ib_async": "got an InfiniBand event",
+    "loader_timeout": "waited too long for its data loader",
+    "gil_stuck": "could not get the interpreter lock",
+    "heartbeat": "is stuck inside a NCCL or CUDA call, says torch's monitor",
+    "bootstrap": "could not set up its connections",
+    "store_timeout": "waited in vain for a key of the store",
+    "rendezvous": "failed at the rendezvous",
+    "nccl_error": "got an error from NCCL",
+    "watchdog_timeout": "waited too long in a collective",
+    "gloo_timeout": "waited too long in a gloo operation",
+    "blocking_wait": "waited too long in a blocking wait",
+    "torchrun_failure": "failed, says torchrun",
+    "nccl_warn": "got a warning from NCCL",
+    "remote_error": "was told of an error of another rank",
+    "peer_closed": "lost its connection to a peer",
+    "store_closed": "lost its connection to the store",
+    "barrier_victim": "waited at a monitored barrier",
+    "torchrun_signal": "was asked to end by torchrun",
+    "watchdog_ended": "was taken down by torch's watchdog",
+    "nan": "met NaN or infinity",
+    "watchdog_status": "told how far it is",
+    "dump_signal": "was asked for its flight recorder",
+    "dump_written": "wrote its flight recorder",
+    "dump_failed": "could not write its flight recorder",
+    "nccl_propagation": "handed an NCCL error up",
+    "nccl_init_start": "began to set up a communicator",
+    "nccl_init_done": "set up a communicator",
+    "nccl_version": "named its NCCL",
+    "nccl_topology": "named its place in a communicator",
+    "nccl_ring": "named its place in a ring",
+    "nccl_tree": "named its place in the trees",
+    "nccl_channels": "counted its channels",
+    "nccl_link": "named its link to a peer",
+    "nccl_net": "named its network",
+    "nccl_call": "called a collective",
+    "checkpoint": "wrote of a checkpoint",
+    "progress": "told of its progress",
+}
+QUIET = frozenset(list(KINDS)[list(KINDS).index("watchdog_status") :])  # no error: never a finding of their own
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """One line, or several that say the same: `count` of them, from `at` to `last_at`.
+
+    Times are seconds since the epoch, None where the line has none that is certain; `stamp` is the time as printed.
+    `seq` counts within one process group (`group`): never compare it across groups.
+    """
+
+    kind: str  # of KINDS
+    text: str  # the first such line, at most 400 characters
+    rank: int | None = None  # the rank that wrote it
+    about: tuple[int, ...] = ()  # ranks that the line names: those that are missing, failed, or differ
+    peer: str = ""  # the other end of a connection, as printed
+    seq: int | None = None
+    op: str = ""  # ALLREDUCE, _ALLGATHER_BASE ...
+    sizes: tuple[int, ...] = ()  # numbers of elements in and out, or the shape
+    group: str = ""  # id or name of the process group; "0" and default_pg are the default group
+    code: int | None = None  # status, exit code (negative: signal) or NCCL result
+    name: str = ""  # of the error, exception, signal, transport or version
+    where: str = ""  # file:line in the user's code, a path, or the HCA
+    at: float | None = None
+    last_at: float | None = None
+    clock: Clock = ""
+    stamp: str = ""
+    line: int | None = None  # counted from 1
+    offset: int | None = None  # of the line's first byte in the file
+    count: int = 1
+    secondary: bool = False  # a consequence of somebody else's fault: never the cause
+    more: Mapping[str, str | int] = field(default_factory=dict)  # what this kind has beyond the above, by name
+
+
+@dataclass(frozen=True, slots=True)
+class RankLog:
+    """One file, or one stream that no file keeps. `rank` is None when several ranks or a launcher write to it."""
+
+    rank: int | None
+    pid: int | None
+    file: str
+    kept: Kept = "read"
+    how: str = ""  # stdout, stderr, open file, NCCL_DEBUG_FILE, error file, run folder
+    writers: tuple[int, ...] = ()  # ranks that write to it
+    why: str = ""  # why it was not read, or who reads the pipe
+    deleted: bool = False  # has no name any more; it is read through the process that holds it open
+    size_bytes: int | None = None
+    read_bytes: int | None = None
+    written_at: float | None = None  # last change of the file, by the clock of its file system
+    skipped_lines: int = 0  # lines of interest too many to send
+    left_off: int = 0  # events too many to keep
+    events: tuple[LogEvent, ...] = ()
+    tail: tuple[str, ...] = ()  # its last lines
+
+
+@dataclass(frozen=True, slots=True)
+class RankLogs:
+    logs: tuple[RankLog, ...]
+    now: float | None = None  # the node's clock when it was read
+    utc_offset_s: int | None = None  # of the node's local time, which logs print without a zone
+    ranks: tuple[int, ...] = ()  # ranks found on the node
+    left_off: int = 0  # files too many to read

@@ -1,0 +1,181 @@
+"""Lines of the log of a rank: who wrote them and when, whatever launcher, logger or terminal wrote in front.
+
+Source   c10/util/Logging.cpp and torch/_logging (glog form); torch.distributed.elastic's tee ("[default3]:", a local
+         rank); srun(1) --label; mpirun(1) --tag-output; Ray; the CRI form of Kubernetes; Python's logging; NCCL's
+         debug.cc
+Units    seconds since the epoch
+Shape    Zone -> Line
+Errors   none: a line in no known form is a Line without rank and time
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+
+from probes.catalog._log_events import Clock
+from probes.core import clean
+
+LINE_LIMIT = 8192
+PIECES = 64  # of one line: bars and ranks that write at once glue lines together
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """What turns a local time into seconds since the epoch. `now` also gives the year, which glog leaves out."""
+
+    now: float | None = None
+    utc_offset_s: int | None = None
+    ranks: Mapping[int, int] = field(default_factory=dict)  # local rank -> rank, of this node
+
+    def at(self, stamp: datetime, year_known: bool) -> tuple[float | None, Clock]:
+        """A stamp with a zone is certain; without one it needs the node's zone, and without a year its clock."""
+        try:
+            if stamp.tzinfo is not None:
+                return stamp.timestamp(), "utc"
+            if self.utc_offset_s is None or (not year_known and self.now is None):
+                return None, ""
+            here = timezone(timedelta(seconds=self.utc_offset_s))
+            if not year_known and self.now is not None:
+                stamp = stamp.replace(year=datetime.fromtimestamp(self.now, here).year)
+                if stamp.replace(tzinfo=here).timestamp() > self.now + 86_400:  # written last year
+                    stamp = stamp.replace(year=stamp.year - 1)
+            return stamp.replace(tzinfo=here).timestamp(), "node"
+        except (ValueError, OverflowError):
+            return None, ""
+
+
+@dataclass(slots=True)
+class Line:
+    text: str  # without what stood in front
+    rank: int | None = None
+    at: float | None = None
+    clock: Clock = ""
+    stamp: str = ""
+    source: str = ""  # ProcessGroupNCCL.cpp:607
+    number: int | None = None
+    offset: int | None = None
+    writer: str = ""  # what a launcher wrote in front: tells the ranks of one file apart, also where no rank is known
+
+
+_RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})\]:? ?")
+_ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
+_NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
+_MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
+_SRUN = re.compile(r" {0,7}(\d{1,7}): ?")
+_RAY = re.compile(r"\(\w{1,60} pid=\d{1,9}(?:, ip=[0-9a-f.:]{1,45})?\) ")
+_CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
+_GLOG = re.compile(
+    r"\[?([IWEF])(\d{1,2})(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? (?:\d{1,9} )?([\w./+-]{1,120}:\d{1,6})\] ?"
+)
+_OLD_GLOG = re.compile(r"\[[IWEF] ([\w./+-]{1,120}:\d{1,6})\] ?")
+_PLAIN = re.compile(
+    r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?\]?(?:\[[A-Z]{4,8}\])?(?: ?[-|:,])? ?"
+)
+_LABEL = re.compile(r" {0,7}\d{1,7}: ")
+# Where a second line begins inside a line, because two ranks or a bar wrote without a line end between.
+_GLUED = re.compile(r"(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))|(?<=[^\s\[:])(?=\[[IWEF]\d{3,4} \d\d:\d\d:\d\d\.)")
+
+
+def log_lines(text: str, zone: Zone) -> Iterator[Line]:
+    """The lines of a whole file, numbered from 1. Linear in the text; each line is cut at LINE_LIMIT."""
+    rows = text.split("\n")
+    labelled = is_labelled(rows[:60])
+    for number, row in enumerate(rows, 1):
+        if row:
+            for line in pieces(row[: LINE_LIMIT * 4], zone, labelled):
+                line.number = number
+                yield line
+
+
+def is_labelled(rows: list[str]) -> bool:
+    """Whether `srun --label` wrote: then every line begins with the rank's number."""
+    rows = [row for row in rows if row.strip()]
+    return len(rows) > 1 and sum(bool(_LABEL.match(row)) for row in rows) > 0.9 * len(rows)
+
+
+def pieces(row: str, zone: Zone, labelled: bool = False) -> Iterator[Line]:
+    """One row of a file, split where a bar returned to its start and where two writers were glued together."""
+    if not row.isprintable():
+        row = clean(row.replace("\r", "\n"))
+    count = 0
+    for part in row.splitlines():
+        if not part.strip():
+            continue
+        for piece in _GLUED.split(part) if "[" in part else [part]:
+            if piece.strip() and count < PIECES:
+                count += 1
+                yield one_line(piece[:LINE_LIMIT], zone, labelled)
+
+
+def one_line(text: str, zone: Zone, labelled: bool = False) -> Line:
+    """Take off what stands in front, in any order that launchers and loggers nest it."""
+    line = Line(text)
+    if labelled and (label := _SRUN.match(line.text)):
+        line.rank, line.text, line.writer = int(label[1]), line.text[label.end() :], label[1]
+    for _ in range(6):
+        before = line.text
+        if before[:1] not in "[(IWEF0123456789 ":
+            break
+        _writer(line, zone)
+        _time(line, zone)
+        if line.text == before:
+            break
+    return line
+
+
+def _writer(line: Line, zone: Zone) -> None:
+    text = line.text
+    if found := _RANK.match(text):
+        line.rank = int(found[1])
+    elif found := _ROLE.match(text):  # the launcher's own prefix: a local rank, that only its node can translate
+        line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
+    elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)):
+        line.rank = int(found[1])
+    elif not (found := _RAY.match(text)):
+        return
+    line.writer += found[0].strip()
+    line.text = text[found.end() :]
+
+
+def _time(line: Line, zone: Zone) -> None:
+    text = line.text
+    if found := _GLOG.match(text):
+        stamp = f"{int(found[2]):02d}-{found[3]} {found[4]}"
+        moment = _moment(f"2000-{stamp}", found[5] or "", "")
+        line.source = found[6]
+    elif found := _CRI.match(text):
+        stamp = found[1]
+        moment = _moment(stamp[:19], stamp[20:29].rstrip("Z+-:") if stamp[19:20] == "." else "", stamp[-6:])
+    elif found := _PLAIN.match(text):
+        stamp = found[1]
+        moment = _moment(stamp, found[2] or "", found[3] or "")
+    elif found := _OLD_GLOG.match(text):
+        line.source, line.text = found[1], text[found.end() :]
+        return
+    else:
+        return
+    line.text = text[found.end() :]
+    if moment is None:
+        return
+    seconds, fraction = moment
+    at, clock = zone.at(seconds, year_known=seconds.year != 2000)
+    if line.at is None:  # the first that is certain counts: a collector's stamp has its zone
+        line.at, line.clock = (None if at is None else at + fraction), clock
+        line.stamp = line.stamp or stamp
+
+
+def _moment(stamp: str, fraction: str, zone: str) -> tuple[datetime, float] | None:
+    try:
+        moment = datetime.fromisoformat(stamp.replace("T", " "))
+        if zone.endswith("Z"):
+            moment = moment.replace(tzinfo=UTC)
+        elif zone[:1] in ("+", "-"):
+            digits = zone[1:].replace(":", "")
+            away = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+            moment = moment.replace(tzinfo=timezone(-away if zone[0] == "-" else away))
+    except ValueError:
+        return None
+    return moment, float(f"0.{fraction}") if fraction.isdigit() else 0.0

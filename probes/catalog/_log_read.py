@@ -1,0 +1,154 @@
+"""The log of a rank into events: whole files, or the lines that a node chose from one.
+
+Source   see _log_torch.py, _log_nccl.py, _log_python.py, _log_blocks.py
+Units    seconds since the epoch
+Shape    read_log(text) -> (events, events left off)
+Errors   none: what no shape fits is no event
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import deque
+from collections.abc import Iterable
+
+from probes.catalog import _log_nccl, _log_python, _log_torch
+from probes.catalog._log_blocks import Failures, Tracebacks, of_error_file
+from probes.catalog._log_events import LogEvent
+from probes.catalog._log_lines import Line, Zone, log_lines
+
+FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last ones
+# Kinds in which the newest line counts, and what makes two lines the same.
+_NEWEST = ("progress", "nccl_call")
+_SUMMED = ("nccl_link", "nccl_propagation")
+# Who raises an exception of these only waited: it is the consequence of what the event tells.
+WAITS = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "store_timeout", "barrier_missed", "collective_mismatch")
+
+
+class Tally:
+    """Events, alike ones counted together, and of each kind a bounded number."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, dict[object, LogEvent]] = {}
+        self._last: dict[str, dict[object, LogEvent]] = {}
+        self.left_off = 0
+
+    def add(self, event: LogEvent) -> None:
+        key = _key(event)
+        first, last = self._first.setdefault(event.kind, {}), self._last.setdefault(event.kind, {})
+        for place in (first, last):
+            if key in place:
+                place[key] = _together(place[key], event)
+                return
+        if len(first) < FIRST:
+            first[key] = event
+            return
+        last[key] = event
+        if len(last) > LAST:
+            self.left_off += last.pop(next(iter(last))).count
+
+    def events(self) -> tuple[LogEvent, ...]:
+        found = [event for part in (self._first, self._last) for kind in part.values() for event in kind.values()]
+        return tuple(sorted(found, key=lambda event: (event.line or 0, event.offset or 0)))
+
+
+def _key(event: LogEvent) -> object:
+    if event.kind in _NEWEST:
+        return event.rank, event.op, event.name[:40]
+    if event.kind in _SUMMED:
+        return event.rank, event.name, event.where, event.code, event.more.get("direction")
+    if event.kind == "nan":
+        return event.rank
+    alike = (event.rank, event.about, event.peer, event.seq, event.op, event.group, event.code, event.name)
+    # Addresses and times in a text that no group took apart make two warnings differ: then they are two.
+    return *alike, event.where, event.more.get("channel"), event.more.get("comm")
+
+
+def _together(one: LogEvent, other: LogEvent) -> LogEvent:
+    times = [at for at in (one.last_at, other.last_at) if at is not None]
+    base = other if one.kind in _NEWEST else one
+    at = one.at if one.at is not None else other.at
+    return dataclasses.replace(
+        base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset
+    )
+
+
+class LogReader:
+    """Takes the lines of one file in their order. `rank` is who writes what has no other writer's mark."""
+
+    def __init__(self, zone: Zone, rank: int | None = None) -> None:
+        self.tally = Tally()
+        self.tail: deque[str] = deque(maxlen=3)
+        self._rank = rank
+        self._tracebacks = Tracebacks()
+        self._failures = Failures(zone)
+
+    def take(self, line: Line) -> None:
+        if line.rank is None:
+            line.rank = self._rank
+        failed = self._failures.take(line)
+        if failed:
+            self.tally.add(failed)
+        told = self._failures.rank
+        if told is not None:
+            line.rank = told
+        event = _log_torch.read(line) or _log_nccl.read(line) or _log_python.read(line)
+        # Inside torchrun's list the exception belongs to the failure that is being told.
+        raised = self._tracebacks.take(line) if told is None else None
+        if raised:
+            if event and (event.secondary or event.kind in WAITS):
+                raised = dataclasses.replace(raised, secondary=True)
+            if event:
+                raised = dataclasses.replace(raised, more={**raised.more, "because": event.kind})
+            self.tally.add(raised)
+        if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
+            self.tally.add(event)
+        if line.text.strip():
+            self.tail.append(line.text)
+
+    def end(self) -> tuple[LogEvent, ...]:
+        if (failed := self._failures.end()) is not None:
+            self.tally.add(failed)
+        return self.tally.events()
+
+
+def read_log(text: str, zone: Zone | None = None, rank: int | None = None) -> tuple[tuple[LogEvent, ...], int]:
+    """The events of a whole log and how many more there were. Linear in the text; an error.json is read as one."""
+    zone = zone or Zone()
+    reader = LogReader(zone, rank)
+    if (raised := error_file(text, rank)) is not None:
+        for event in raised:
+            reader.tally.add(event)
+    else:
+        for line in log_lines(text, zone):
+            reader.take(line)
+    return reader.end(), reader.tally.left_off
+
+
+def error_file(text: str, rank: int | None = None) -> list[LogEvent] | None:
+    """The events of a torchelastic error.json: the exception, and what its message tells. None when it is not one."""
+    if not text.lstrip()[:1] == "{" or '"message"' not in text[:65536] or len(text) > 1_000_000:
+        return None
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    raised = of_error_file(said, Line("", rank))
+    if raised is None:
+        return None
+    told = list(_message_events(str(said["message"]), said, rank, raised))
+    because = next((event for event in told if event.secondary or event.kind in WAITS), None)
+    if because:
+        raised = dataclasses.replace(raised, secondary=True, more={**raised.more, "because": because.kind})
+    return [raised, *told]
+
+
+def _message_events(_: str, said: dict[str, object], rank: int | None, raised: LogEvent) -> Iterable[LogEvent]:
+    message = said["message"]
+    text = str(message.get("message", "")) if isinstance(message, dict) else str(message)
+    for row in text.split("\n")[:200]:
+        line = Line(row[:8192], rank, raised.at, raised.clock, raised.stamp)
+        event = _log_torch.read(line) or _log_nccl.read(line) or _log_python.read(line)
+        if event and event.kind not in ("progress", "nan", "checkpoint"):
+            yield event

@@ -1,0 +1,104 @@
+"""How the shape of one line is written down, and how a line that has it becomes an event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from probes.catalog._log_events import KINDS, LogEvent
+from probes.catalog._log_lines import Line
+from probes.core import clean
+
+TEXT = 400
+_NUMBERS = frozenset(("seq", "code"))
+_WORDS = frozenset(("op", "peer", "group", "name", "where"))
+_RANKS = re.compile(r"\d{1,7}")
+_MANY_RANKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`needle` stands in every such line: it is looked for first, because that is cheap.
+
+    The pattern's named groups fill the fields of that name. `about` takes every number in it, `size` and
+    `size_out` become sizes, `dims` a list of sizes; every other group goes to `more`, as a number where it is one.
+    """
+
+    kind: str
+    needle: str
+    pattern: re.Pattern[str]
+    secondary: bool = False
+    name: str = ""
+
+    def read(self, line: Line) -> LogEvent | None:
+        if self.needle not in line.text:
+            return None
+        found = self.pattern.search(line.text)
+        if not found:
+            return None
+        groups = {key: value for key, value in found.groupdict().items() if value is not None}
+        return event(self.kind, line, groups, self.secondary, self.name)
+
+
+def shape(kind: str, needle: str, pattern: str = "", secondary: bool = False, name: str = "") -> Shape:
+    """A shape; without a pattern the needle is enough. Raises KeyError on a kind that is not in KINDS."""
+    KINDS[kind]
+    return Shape(kind, needle, re.compile(pattern or re.escape(needle)), secondary, name)
+
+
+def event(kind: str, line: Line, groups: dict[str, str], secondary: bool = False, name: str = "") -> LogEvent:
+    """An event of a line from what its pattern found. Text of the node is cleaned and cut here, once."""
+    words = {key: clean(value)[:200] for key, value in groups.items() if key in _WORDS}
+    numbers = {key: number(value) for key, value in groups.items() if key in _NUMBERS}
+    sizes = tuple(int(groups[key]) for key in ("size", "size_out") if key in groups)
+    if "dims" in groups:
+        sizes = tuple(int(part) for part in re.findall(r"\d{1,18}", groups["dims"])[:16])
+    taken = _WORDS | _NUMBERS | {"about", "size", "size_out", "dims", "rank"}
+    more = {key: _plain(value) for key, value in groups.items() if key not in taken}
+    rank = line.rank if line.rank is not None else number(groups.get("rank", ""))
+    return LogEvent(
+        kind,
+        clean(line.text.strip())[:TEXT],
+        rank=rank,
+        about=ranks_in(groups.get("about", "")),
+        peer=words.get("peer", ""),
+        seq=numbers.get("seq"),
+        op=words.get("op", ""),
+        sizes=sizes,
+        group=words.get("group", ""),
+        code=numbers.get("code"),
+        name=words.get("name", name),
+        where=words.get("where", ""),
+        at=line.at,
+        last_at=line.at,
+        clock=line.clock,
+        stamp=line.stamp,
+        line=line.number,
+        offset=line.offset,
+        secondary=secondary,
+        more=more,
+    )
+
+
+def ranks_in(text: str) -> tuple[int, ...]:
+    """`0, 1, 5` and `[0, 1, 5]` as numbers, 64 at most."""
+    return tuple(int(word) for word in _RANKS.findall(text)[:_MANY_RANKS])
+
+
+def number(text: str) -> int | None:
+    """A whole number of at most 18 digits, with a sign; None for anything else."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+
+
+def _plain(text: str) -> str | int:
+    as_number = number(text)
+    return clean(text)[:200] if as_number is None else as_number
+
+
+def first(shapes: tuple[Shape, ...], line: Line) -> LogEvent | None:
+    """The event of the first shape that the line has."""
+    return next((found for one in shapes if (found := one.read(line))), None)
+
+
+Reader = Callable[[Line], LogEvent | None]
