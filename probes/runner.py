@@ -250,6 +250,19 @@ def rank_scan() -> Dict[str, Any]:
     return dict(seen, ranks=found, orphans=orphans, unread=kept)
 
 
+def need_ranks() -> Dict[str, Any]:
+    """`rank_scan`, when there is anything in it. Raises Absent, or Denied where others' processes may be ranks."""
+    scan = rank_scan()
+    if scan["ranks"] or scan["orphans"] or scan["unread"]:
+        return scan
+    others = "%d of %d processes cannot be looked at" % (scan["denied"], scan["seen"])
+    if scan["denied_python"] or (scan["denied"] and os.getuid() != 0):
+        allow = "log in as root or as the user who trains, or give python3 CAP_SYS_PTRACE"
+        raise Denied("no rank was seen, and %s by this login. Allow: %s" % (others, allow))
+    why = "none of %d processes was started with RANK and WORLD_SIZE, or Slurm's or MPI's" % scan["seen"]
+    raise Absent(why + ("; " + others if scan["denied"] else ""))
+
+
 def _processes() -> Tuple[Dict[int, Dict[str, Any]], int]:
     """{pid: {pid, ppid, comm, state, started}} of all but kernel threads, and how many were left out."""
     entries = [entry for entry in os.listdir("/proc") if entry.isdigit()]

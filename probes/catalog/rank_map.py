@@ -16,24 +16,16 @@ from collections.abc import Mapping
 from probes.catalog._rank_facts import RankMap, findings
 from probes.catalog._rank_parse import parse
 from probes.core import Probe
-from probes.runner import Absent, Denied, rank_scan
+from probes.runner import need_ranks
 
 __all__ = ["PROBE", "RankMap", "findings", "parse"]
 
 
 def _collect() -> Mapping[str, str]:
     import json
-    import os
 
-    scan = rank_scan()
+    scan = need_ranks()
     rows = {kind: scan.pop(kind) for kind in ("ranks", "orphans", "unread")}
-    if not any(rows.values()):
-        others = f"{scan['denied']} of {scan['seen']} processes cannot be looked at"
-        if scan["denied_python"] or (scan["denied"] and os.getuid() != 0):
-            allow = "log in as root or as the user who trains, or give python3 CAP_SYS_PTRACE"
-            raise Denied(f"no rank was seen, and {others} by this login. Allow: {allow}")
-        why = f"none of {scan['seen']} processes was started with RANK and WORLD_SIZE, or Slurm's or MPI's"
-        raise Absent(why + (f"; {others}" if scan["denied"] else ""))
     seen_by = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
     for row in rows["ranks"] + rows["orphans"]:
         env = row.pop("env")
