@@ -191,7 +191,7 @@ WRAPPERS = frozenset((
     "sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "tini", "dumb-init", "docker-init",
     "catatonit", "timeout", "time", "sudo", "su", "runuser", "env", "nice", "xargs", "script", "strace", "ltrace",
     "gdb", "nsys", "nsys-launcher", "ncu", "rocprof", "perf", "srun", "slurmstepd", "mpirun", "mpiexec",
-    "mpiexec.hydra", "orterun", "orted", "prterun", "prted", "hydra_pmi_proxy", "torchrun", "accelerate",
+    "mpiexec.hydra", "orterun", "orted", "prterun", "prted", "hydra_pmi_proxy", "torchrun", "pt_elastic", "accelerate",
     "deepspeed", "starter", "starter-suid", "apptainer", "singularity", "enroot", "bwrap", "sleep", "sshd", "tee",
     "make",
 ))  # fmt: skip

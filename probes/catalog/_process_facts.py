@@ -32,11 +32,12 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class ThreadGroup:
-    """Threads that were not told one by one."""
+    """Threads that were not told one by one: nearly all slept through both looks."""
 
     comm: str
     state: str
     wchan: str
+    cpus_allowed: str
     count: int
 
 

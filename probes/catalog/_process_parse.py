@@ -88,9 +88,8 @@ def _process(row: dict[str, Any], hz: int) -> Process:
 
 
 def _thread_group(row: dict[str, Any]) -> ThreadGroup:
-    return ThreadGroup(
-        word(row, "comm", WHAT), word(row, "state", WHAT), word(row, "wchan", WHAT), whole(row, "count", WHAT)
-    )
+    texts = (word(row, "comm", WHAT), word(row, "state", WHAT, 4), word(row, "wchan", WHAT))
+    return ThreadGroup(*texts, word(row, "cpus", WHAT, 1024), whole(row, "count", WHAT))
 
 
 def _who(row: dict[str, Any]) -> tuple[int, int, int, str | None, int | None]:

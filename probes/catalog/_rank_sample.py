@@ -16,6 +16,7 @@ from probes.runner import read
 MANY_PROCESSES = 512
 MANY_THREADS = 512  # per process: those that are looked at
 SHOWN_THREADS = 48  # of a rank; of a child a sixth: the rest is counted by name, state and function
+IDLE_NS = 1000000  # who ran or waited for a CPU less than this between the looks was idle
 LOOK_S = 1.3  # a look that lasts longer stops reading threads
 STATUS = ("VmRSS", "VmLck", "VmPin", "VmSwap", "TracerPid", "Threads", "SigPnd", "ShdPnd")
 
@@ -91,24 +92,27 @@ def moved(one: dict[str, Any], two: dict[str, Any]) -> int:
 
 
 def reduced(pid: int, one: dict[str, Any], two: dict[str, Any], most: int) -> dict[str, Any]:
-    """Threads that matter, whole, and the rest counted: the main thread, who is not asleep, who ran or waited most."""
+    """Threads that matter, whole, and the rest counted: first the main one, who is not asleep, who ran or waited most.
+
+    Threads that slept through both looks are counted too: a rank has a hundred of them.
+    """
     both = [(tid, one["threads"].get(tid, late), late) for tid, late in two["threads"].items()]
-    name = two["stat"]["comm"]
 
-    def rank(item: tuple[int, dict[str, Any], dict[str, Any]]) -> tuple[bool, bool, int, bool]:
+    def order(item: tuple[int, dict[str, Any], dict[str, Any]]) -> tuple[bool, bool, int]:
         tid, early, late = item
-        awake = late["state"] not in "SI" or early["state"] not in "SI"
-        return (tid != pid, not awake, -moved(early, late), late["comm"] == name)
+        asleep = late["state"] in "SI" and early["state"] in "SI"
+        return (tid != pid, asleep, -moved(early, late))
 
-    both.sort(key=rank)
-    counted: dict[tuple[str, str, str], int] = {}
-    for _, _, late in both[most:]:
-        key = (late["comm"], late["state"], late["wchan"])
+    both.sort(key=order)
+    told = [item for item in both if order(item) < (True, True, -IDLE_NS)][:most]
+    counted: dict[tuple[str, str, str, str], int] = {}
+    for _, _, late in both[len(told) :]:
+        key = (late["comm"], late["state"], late["wchan"], late["cpus"])
         counted[key] = counted.get(key, 0) + 1
     groups = sorted(counted.items(), key=lambda item: -item[1])[:24]
     return {
-        "threads": [{"tid": tid, "looks": [early, late]} for tid, early, late in both[:most]],
-        "others": [{"comm": key[0], "state": key[1], "wchan": key[2], "count": count} for key, count in groups],
+        "threads": [{"tid": tid, "looks": [early, late]} for tid, early, late in told],
+        "others": [dict(zip(("comm", "state", "wchan", "cpus"), key), count=count) for key, count in groups],  # noqa: B905
         "unread": two["unread"] + sum(counted.values()) - sum(count for _, count in groups),
     }
 
