@@ -78,8 +78,8 @@ class Found:
 
     def read_files(self) -> None:
         lacking = [at for at in range(len(self.rows)) if at not in self.dumps or "refused" in self.dumps[at]]
-        tried = [(at, path) for at in lacking for path in _places(self.rows[at])]
-        known = {path for row in self.rows for path in _places(row)}
+        tried = [(at, path) for at in lacking for path in places(self.rows[at])]
+        known = {path for row in self.rows for path in places(row)}
         nobody = {"pid": None, "world_size": None, "start_time": None}
         gone = [(-1, path) for path in self.on_disk if path not in known]
         calls = []
@@ -121,6 +121,7 @@ class Found:
 def _stamped(row: Mapping[str, Any], how: str, path: str, mtime: float | None, data: bytes) -> str:
     """A dump says neither whose it is nor from where: that is added here."""
     told = {"rank": row["rank"], "pid": row["pid"], "world_size": row["world_size"], "host": os.uname()[1]}
+    told.update({key: row.get(key) for key in ("run_id", "slurm_job", "master")})
     told.update({"how": how, "path": path, "mtime": mtime, "at": time.time(), "bytes": len(data)})
     _flight_recorder_decode.confine(LIMITS)
     try:
@@ -167,7 +168,7 @@ def _torch_of(row: Mapping[str, Any]) -> Callable[[], str]:
     return work
 
 
-def _places(row: Mapping[str, Any]) -> list[str]:
+def places(row: Mapping[str, Any]) -> list[str]:
     """Where torch of this rank writes its dump, as seen from the node."""
     env, name = row["env"], str(row["rank"])
     prefix = env.get("TORCH_FR_DUMP_TEMP_FILE") or env.get("TORCH_NCCL_DEBUG_INFO_TEMP_FILE")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from probes.catalog._collected import number_or_none, whole, whole_or_none, wholes, word
+from probes.catalog._collected import number_or_none, whole, whole_or_none, wholes, word, word_or_none
 from probes.core import ParseError
 
 # The columns of an entry, in the order in which _flight_recorder writes them.
@@ -115,14 +115,17 @@ class Group:
 class Dump:
     """The recorder of one rank. `how`: "worker server" or "file". `pid` is None for a file whose rank is gone.
 
-    `at`: when it was taken, for a file `mtime`. `schema` is torch's own version of the form; "list" before there was
-    one. `problems`: what was left out, in plain words.
+    `run_id`, `slurm_job` and `master` tell its job, as in RankMap. `at`: when it was taken, for a file see `mtime`.
+    `schema` is torch's own version of the form; "list" before there was one. `problems`: what was left out, in words.
     """
 
     rank: int
     pid: int | None
     host: str
     world_size: int | None
+    run_id: str | None
+    slurm_job: str | None
+    master: str | None
     how: str
     path: str
     mtime: float | None
@@ -170,6 +173,9 @@ def dump_of(told: Mapping[str, Any], stamp: Mapping[str, Any]) -> Dump:
         pid=whole_or_none(row, "pid", what),
         host=word(row, "host", what),
         world_size=whole_or_none(row, "world_size", what),
+        run_id=word_or_none(row, "run_id", what),
+        slurm_job=word_or_none(row, "slurm_job", what),
+        master=word_or_none(row, "master", what),
         how=word(row, "how", what, 20),
         path=word(row, "path", what, 400),
         mtime=number_or_none(row, "mtime", what),
