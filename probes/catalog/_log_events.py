@@ -107,6 +107,7 @@ class RankLog:
     pid: int | None
     file: str
     kept: Kept = "read"
+    job: str = ""  # run id, Slurm job or master address: tells two jobs on one node apart
     how: str = ""  # stdout, stderr, open file, NCCL_DEBUG_FILE, error file, run folder
     writers: tuple[int, ...] = ()  # ranks that write to it
     why: str = ""  # why it was not read, or who reads the pipe

@@ -51,7 +51,8 @@ _SCHEDULER = (
     shape(
         "scheduler_kill",
         "DUE TO",
-        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) CANCELLED AT .{1,40}? DUE TO (?P<name>[A-Z ]{3,60})",
+        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) CANCELLED AT .{1,40}? "
+        r"DUE TO (?P<name>[A-Z ]{3,60})",
     ),
     shape(
         "scheduler_kill",
@@ -88,7 +89,8 @@ _LOADER = (
     shape(
         "loader_killed",
         "DataLoader worker",
-        r"DataLoader worker \(pid (?P<pid>\d{1,9})\) (?:is killed by signal: (?P<name>[\w ]{2,40})|exited unexpectedly)",
+        r"DataLoader worker \(pid (?P<pid>\d{1,9})\) (?:is killed by signal: (?P<name>[\w ]{2,40})"
+        r"|exited unexpectedly)",
     ),
     shape("loader_killed", "exited unexpectedly", r"worker \(pid\(s\) (?P<pids>[\d, ]{1,200})\) exited unexpectedly"),
     shape("loader_timeout", "DataLoader timed out", r"DataLoader timed out after (?P<timeout_s>\d{1,7}) seconds"),

@@ -1,0 +1,149 @@
+"""Judges the logs of the ranks of one node: of each rank the worst event, in one plain sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from probes.catalog._log_events import KINDS, QUIET, LogEvent, RankLog, RankLogs
+from probes.core import Finding, Severity
+
+_ORDER = {kind: place for place, kind in enumerate(KINDS)}
+# The line is about the ranks that it names, not about the one that wrote it.
+_ABOUT = frozenset(("barrier_missed", "desync", "torchrun_failure", "scheduler_kill", "ddp_unused", "bootstrap"))
+# Alone these do not stop a job, or do not say that they did.
+_WARN = frozenset(("nccl_warn", "nan", "remote_error", "ib_async", "gil_stuck", "nccl_error"))
+TEXT = 200
+MANY_RANKS = 64  # findings of one node; a launcher's log may name every rank of the job
+
+
+def findings(read: RankLogs) -> Iterator[Finding]:
+    """The worst event per rank, then what NCCL's own lines show, then what could not be read or is kept by nobody."""
+    by_rank: dict[tuple[str, int], list[LogEvent]] = {}
+    nameless: list[tuple[RankLog, LogEvent]] = []
+    for log in read.logs:
+        for event in log.events:
+            ranks = event.about if event.kind in _ABOUT and event.about else (event.rank,)
+            for rank in ranks:
+                if rank is not None:
+                    by_rank.setdefault((log.job, rank), []).append(event)
+                elif event.kind not in QUIET and not event.secondary:
+                    nameless.append((log, event))
+    several = len({job for job, _ in by_rank}) > 1
+    for job, rank in sorted(by_rank)[:MANY_RANKS]:
+        yield from _of_rank(rank, job if several else "", by_rank[job, rank])
+    if nameless and not any(_worst(events) for events in by_rank.values()):
+        log, event = min(nameless, key=lambda pair: _badness(pair[1]))
+        says = f"a rank that {log.file or 'the log'} does not name {KINDS[event.kind]}{_detail(event)}{_when(event)}"
+        yield Finding(f"rank.{event.kind}", _severity(event), says, {"file": log.file})
+    yield from _streams(read)
+    for log in read.logs:
+        if log.kept == "unread":
+            who = f" of rank {log.rank}" if log.rank is not None else ""
+            yield Finding(
+                "rank.log_unread", "warn", f"log {log.file}{who} could not be read: {log.why}", {"file": log.file}
+            )
+
+
+def _badness(event: LogEvent) -> tuple[bool, int, float]:
+    return event.secondary, _ORDER[event.kind], event.at if event.at is not None else float("inf")
+
+
+def _worst(events: list[LogEvent]) -> LogEvent | None:
+    return min((event for event in events if event.kind not in QUIET), key=_badness, default=None)
+
+
+def _severity(event: LogEvent) -> Severity:
+    return "warn" if event.secondary or event.kind in _WARN else "bad"
+
+
+def _of_rank(rank: int, job: str, events: list[LogEvent]) -> Iterator[Finding]:
+    subject: dict[str, str | int] = {"rank": rank, "job": job} if job else {"rank": rank}
+    worst = _worst(events)
+    if worst is not None:
+        says = f"rank {rank} {KINDS[worst.kind]}{_detail(worst)}{_status(worst, events)}{_when(worst)}"
+        if worst.secondary:
+            says += ". A consequence: the cause is elsewhere"
+        yield Finding(f"rank.{worst.kind}", _severity(worst), says, subject)
+    begun = {str(event.more.get("comm")) for event in events if event.kind == "nccl_init_start"}
+    done = {str(event.more.get("comm")) for event in events if event.kind == "nccl_init_done"}
+    if begun - done:
+        says = f"rank {rank} began to set up {len(begun - done)} NCCL communicators and did not finish"
+        yield Finding("rank.init_unfinished", "warn", says, subject)
+    slow = [event for event in events if event.kind == "nccl_link" and event.name.startswith("NET/Socket")]
+    fast = any(event.kind == "nccl_net" and event.name == "NET/IB" and _found(event) for event in events)
+    if slow and fast:
+        says = f"rank {rank} talks over NET/Socket on {sum(event.count for event in slow)} channels"
+        yield Finding("rank.slow_link", "warn", f"{says} although NCCL found InfiniBand", subject)
+
+
+def _found(event: LogEvent) -> bool:
+    return "No device" not in str(event.more.get("devices", ""))
+
+
+def _detail(event: LogEvent) -> str:
+    """What the event adds to the words of its kind, with units."""
+    more = event.more
+    if event.kind == "watchdog_timeout":
+        which = f" number {event.seq}" if event.seq is not None else ""
+        group = f" of group {event.group}" if event.group else ""
+        sizes = f" ({event.sizes[0]} elements in, {event.sizes[1]} out)" if len(event.sizes) == 2 else ""
+        return f": {event.op}{which}{group}{sizes}, for {int(more.get('ran_ms', 0)) / 1000:.0f} s"
+    if event.kind == "collective_mismatch" and event.op:
+        number = f", number {event.seq} counted from 0" if event.seq is not None else ""
+        mine, other = f"{event.op} {list(event.sizes)}", f"{more.get('peer_op')} [{more.get('peer_shape', '')}]"
+        return f": {mine}, while rank {', '.join(map(str, event.about))} runs {other}{number}"
+    if event.kind == "barrier_missed":
+        return f": rank {more.get('reporter')} waited {more.get('timeout_ms')} ms for it"
+    if event.kind == "ib_completion":
+        where = f" on {event.where}" if event.where else ""
+        vendor = f", vendor error {more['vendor_err']}" if "vendor_err" in more else ""
+        return f"{where}: {event.name} ({event.code}{vendor}), peer {event.peer or 'not printed'}"
+    if event.kind == "torchrun_failure":
+        what = f"{event.name}: {more.get('message')}" if more.get("message") else event.name
+        return f": exit code {event.code}" + (f" ({what[:TEXT]})" if what else "")
+    if event.kind == "traceback":
+        where = f" at {event.where}" if event.where else ""
+        message = str(more.get("message", ""))
+        return f"{where}: {event.name}{': ' if message else ''}{message[:TEXT]}"
+    return f": {event.text[:TEXT]}"
+
+
+def _status(event: LogEvent, events: list[LogEvent]) -> str:
+    """How far the rank was in the group of its time-out, as the watchdog printed it."""
+    if event.kind != "watchdog_timeout":
+        return ""
+    for other in events:
+        if other.kind == "watchdog_status" and other.group == event.group and "enqueued" in other.more:
+            return f"; last enqueued {other.more['enqueued']}, last completed {other.more['completed']}"
+    return ""
+
+
+def _when(event: LogEvent) -> str:
+    times = f", {event.count} times" if event.count > 1 else ""
+    if event.at is not None:
+        return f"{times}, at {datetime.fromtimestamp(event.at, UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}"
+    return f"{times}, at {event.stamp} (local time)" if event.stamp else times
+
+
+_LOST = {
+    "pipe": "a pipe: nobody keeps the output",
+    "terminal": "a terminal: nobody keeps the output",
+    "socket": "a socket: nobody on this node keeps the output",
+    "null": "/dev/null: the output is thrown away",
+}
+
+
+def _streams(read: RankLogs) -> Iterator[Finding]:
+    """Ranks whose output is no file, and is not written to one by who reads it."""
+    kept = {(rank, log.how) for log in read.logs if log.kept == "read" for rank in log.writers}
+    lost: dict[tuple[str, str, str], list[int]] = {}
+    for log in read.logs:
+        passed_on = log.kept == "pipe" and any(rank == log.rank and "through a pipe" in how for rank, how in kept)
+        if log.kept in _LOST and log.rank is not None and not passed_on:
+            lost.setdefault((log.kept, log.how, log.why.partition(" (")[0]), []).append(log.rank)
+    for (where, how, reader), ranks in lost.items():
+        who = f"rank {ranks[0]} writes its" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))} write their"
+        by = f" (read by {reader})" if reader else ""
+        subject = {"ranks": ",".join(map(str, ranks)), "stream": how}
+        yield Finding("rank.output_lost", "info", f"{who} {how} to {_LOST[where]}{by}", subject)

@@ -1,0 +1,313 @@
+"""Finds the files that ranks and their launchers write to on this node. SENT TO THE NODE with rank.log's collector.
+
+A file may be on a dead NFS server: links of /proc/PID/fd are read here, because the kernel answers that without the
+file system; whatever touches a file itself runs in a child of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from probes.catalog import _log_reduce
+from probes.runner import Absent, Denied, isolate, rank_scan, read
+
+MANY_FILES = 64
+FILE_S = 3.5
+SENT_BYTES = 1200000  # of all files together
+NAMES = (".log", ".out", ".err")
+LAUNCHERS = ("torchrun", "pt_elastic", "srun", "slurmstepd", "mpirun", "mpiexec", "orterun", "prterun", "deepspeed")
+STRANGERS = ("systemd", "init", "sshd", "containerd-shim", "dockerd", "containerd", "kubelet", "tmux: server", "screen")
+
+
+def node_logs() -> dict[str, str]:
+    """The sections of rank.log: one of what was found, one per file. Raises Absent and Denied."""
+    scan = rank_scan()
+    rows = [row for row in scan["ranks"] if row["worker_of"] is None]
+    places, streams = _places(rows)
+    if not rows and not places:
+        if scan["denied"]:
+            raise Denied(
+                "no rank is visible: %d processes of others may not be looked at. Log in as the job's user or as root"
+                % scan["denied"]
+            )
+        raise Absent("no training rank and no launcher runs on this node")
+    places += _listed(places, rows)
+    left_off = max(0, len(places) - MANY_FILES)
+    places = places[:MANY_FILES]
+    share = max(12000, SENT_BYTES // max(1, len(places)))
+    calls = [(place["file"], _log_reduce.reducer(place["path"], place["file"], share)) for place in places]
+    found = {
+        "now": time.time(),
+        "utc_offset_s": time.localtime().tm_gmtoff,
+        "ranks": [[row["rank"], row["local_rank"], row["pid"], _job(row)] for row in rows],
+        "streams": streams,
+        "left_off": left_off,
+    }
+    parts = {"golden15/rank-logs": json.dumps(found)}
+    for number, (place, text) in enumerate(_read(places, isolate(calls, FILE_S, 262144))):
+        facts = {key: place[key] for key in ("file", "how", "rank", "pid", "writers", "deleted", "job")}
+        parts["log %d" % number] = json.dumps(facts) + "\n" + text
+    return parts
+
+
+def _read(places: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    """Each place with what its child brought. One file that was found by two ways is one place with all its writers."""
+    found: list[tuple[dict[str, Any], str]] = []
+    known: dict[str, dict[str, Any]] = {}
+    for number, place in enumerate(places):
+        text = results[number]["text"]
+        if results[number]["outcome"] != "ok":
+            wchan = results[number]["wchan"]
+            why = results[number]["why"] + (", it sleeps in " + wchan if wchan else "")
+            text = json.dumps({"outcome": results[number]["outcome"], "why": why})
+        if not text:
+            continue  # it does not exist: it was only guessed from the environment
+        inode = json.loads(text.partition("\n")[0]).get("inode", "")
+        first = known.setdefault(inode, place) if inode else place
+        if first is place:
+            found.append((place, text))
+            continue
+        first["writers"] += [rank for rank in place["writers"] if rank not in first["writers"]]
+        first["rank"] = first["writers"][0] if len(first["writers"]) == 1 else None
+    return found
+
+
+# Where ranks write ----------------------------------------------------------------------------------------------
+
+
+def _files(pid: int) -> list[tuple[int, str]]:
+    """(number, link) of what a process has open, 1024 at most."""
+    found = []
+    try:
+        numbers = sorted(int(number) for number in os.listdir("/proc/%d/fd" % pid))[:1024]
+    except (OSError, ValueError):
+        return []
+    for number in numbers:
+        try:
+            found.append((number, os.readlink("/proc/%d/fd/%d" % (pid, number))))
+        except OSError:
+            continue
+    return found
+
+
+def _writes(pid: int, number: int) -> bool:
+    """Whether a file is open for writing: the flags of proc_pid_fdinfo(5), octal."""
+    try:
+        for line in read("/proc/%d/fdinfo/%d" % (pid, number), 1024).split("\n"):
+            if line.startswith("flags:"):
+                return int(line.split()[1], 8) & 3 != 0
+    except (OSError, ValueError, IndexError):
+        pass
+    return False
+
+
+def _comm(pid: int) -> tuple[str, int]:
+    """(name, parent) of a process, ("", 0) when it is gone."""
+    try:
+        name, _, rest = read("/proc/%d/stat" % pid, 4096).rpartition(")")
+        return name.partition("(")[2], int(rest.split()[1])
+    except (OSError, ValueError, IndexError):
+        return "", 0
+
+
+def _kind(link: str) -> str:
+    if link.startswith("pipe:"):
+        return "pipe"
+    if link.startswith("socket:"):
+        return "socket"
+    if link.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+        return "terminal"
+    return "null" if link == "/dev/null" else "file" if link.startswith("/") else "other"
+
+
+def _is_file(link: str) -> bool:
+    path = link[: -len(" (deleted)")] if link.endswith(" (deleted)") else link
+    return _kind(link) == "file" and not path.startswith(("/dev/", "/proc/", "/sys/", "/memfd:", "/anon"))
+
+
+def _named_like_a_log(link: str) -> bool:
+    path = link[: -len(" (deleted)")] if link.endswith(" (deleted)") else link
+    return _is_file(link) and path.endswith(NAMES)
+
+
+class _Places:
+    """Files by where they are: two ranks that write to one file make one place with two writers."""
+
+    def __init__(self) -> None:
+        self.places: list[dict[str, Any]] = []
+        self._known: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def add(self, pid: int, path: str, link: str, how: str, job: str, rank: Any = None) -> None:
+        deleted = link.endswith(" (deleted)")
+        try:
+            space = os.readlink("/proc/%d/ns/mnt" % pid)
+        except OSError:
+            space = ""
+        # Two deleted files may have had one name: only the process can tell them apart.
+        key = (space, link, path if deleted else "")
+        place = self._known.get(key)
+        if place is None:
+            name = link[: -len(" (deleted)")] if deleted else link
+            place = {
+                "path": path,
+                "file": name,
+                "how": how,
+                "rank": rank,
+                "pid": pid,
+                "writers": [],
+                "deleted": deleted,
+                "job": job,
+            }
+            self._known[key] = place
+            self.places.append(place)
+        if rank is not None and rank not in place["writers"]:
+            place["writers"].append(rank)
+            place["rank"] = rank if len(place["writers"]) == 1 else None
+
+
+def _places(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Files that ranks and their launchers write to, and the streams of ranks that are no files."""
+    places = _Places()
+    streams = []
+    launchers: dict[int, tuple[str, str]] = {}
+    readers: dict[str, list[tuple[int, str]]] | None = None
+    host = os.uname()[1]
+    for row in rows:
+        pid, rank, job = row["pid"], row["rank"], _job(row)
+        for number, link in _files(pid):
+            path = "/proc/%d/fd/%d" % (pid, number)
+            if number in (1, 2):
+                how = "stdout" if number == 1 else "stderr"
+                if _is_file(link):
+                    places.add(pid, path, link, how, job, rank)
+                    continue
+                stream = {"rank": rank, "pid": pid, "how": how, "kept": _kind(link), "reader": "", "job": job}
+                if stream["kept"] == "pipe":
+                    readers = _readers() if readers is None else readers
+                    for reader, name in readers.get(link, [])[:4]:
+                        if reader != pid:
+                            stream["reader"] = "%s (%d)" % (name, reader)
+                            _written_by(places, reader, "through a pipe to " + name, job, rank)
+                streams.append(stream)
+            elif _named_like_a_log(link) and _writes(pid, number):
+                places.add(pid, path, link, "open file", job, rank)
+        env = row["env"]
+        named = env.get("NCCL_DEBUG_FILE", "")
+        if named.startswith("/"):
+            inside = (row["ns_pids"] or [pid])[-1]
+            named = named.replace("%h", host).replace("%p", str(inside))
+            places.add(pid, "/proc/%d/root%s" % (pid, named), named, "NCCL_DEBUG_FILE", job, rank)
+        error = env.get("TORCHELASTIC_ERROR_FILE", "")
+        if error.startswith("/") and ".." not in error:
+            places.add(pid, "/proc/%d/root%s" % (pid, error), error, "error file", job, rank)
+        above = row["ppid"]
+        for _ in range(5):
+            name, parent = _comm(above)
+            if above <= 1 or not name or name.startswith(STRANGERS):
+                break
+            launchers[above] = (name, job)
+            above = parent
+    for pid, (name, job) in sorted(launchers.items()):
+        _written_by(places, pid, "of the launcher " + name, job, None)
+    for pid, name in _launchers():
+        if pid not in launchers:
+            _written_by(places, pid, "of the launcher " + name, "", None)
+    return places.places, streams
+
+
+def _written_by(places: _Places, pid: int, how: str, job: str, rank: Any) -> None:
+    """Files that a launcher or the reader of a pipe writes, and those of its ranks that torchrun follows (tee)."""
+    for number, link in _files(pid):
+        follows = "/attempt_" in link and link.endswith(("/stdout.log", "/stderr.log"))
+        if _is_file(link) and (follows or _writes(pid, number)) and not link.endswith((".sock", ".lock", ".pid")):
+            places.add(pid, "/proc/%d/fd/%d" % (pid, number), link, how, job, rank)
+
+
+def _job(row: dict[str, Any]) -> str:
+    """What tells two jobs on one node apart. "none" is torchrun's run id unless it is given another."""
+    run_id = "" if row["run_id"] == "none" else row["run_id"]
+    return " ".join(str(part) for part in (run_id, row["slurm_job"], row["master"]) if part)
+
+
+def _launchers() -> list[tuple[int, str]]:
+    found = []
+    for entry in os.listdir("/proc")[:32768]:
+        if entry.isdigit():
+            try:
+                name = read("/proc/%s/comm" % entry, 64).strip()
+            except OSError:
+                continue
+            if name in LAUNCHERS:
+                found.append((int(entry), name))
+    return found[:16]
+
+
+def _readers() -> dict[str, list[tuple[int, str]]]:
+    """{pipe: processes that read it}: those that have it as standard input, and launchers."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    known = dict(_launchers())
+    for entry in os.listdir("/proc")[:32768]:
+        if not entry.isdigit():
+            continue
+        pid = int(entry)
+        try:
+            links = [os.readlink("/proc/%d/fd/0" % pid)]
+        except OSError:
+            continue
+        if pid in known:
+            links += [link for number, link in _files(pid) if link.startswith("pipe:") and not _writes(pid, number)]
+        for link in links:
+            if link.startswith("pipe:"):
+                found.setdefault(link, []).append((pid, _comm(pid)[0]))
+    return found
+
+
+def _listed(places: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Files in the run folders of torchrun (attempt_N/<local rank>/...) that no living rank named.
+
+    A rank that is gone leaves its error.json and logs there. Its rank is counted on from a living one of this node:
+    torchrun numbers the ranks of a node in the order of their local ranks.
+    """
+    known = {place["file"] for place in places}
+    jobs = {place["pid"]: place["job"] for place in places}
+    folders: dict[str, int] = {}
+    for place in places:
+        folder, _, local = os.path.dirname(place["file"]).rpartition("/")
+        if local.isdigit() and os.path.basename(folder).startswith("attempt_"):
+            folders.setdefault(folder, place["pid"])
+    bases: dict[str, Any] = {}
+    for row in rows:
+        if row["local_rank"] is not None:
+            base = row["rank"] - row["local_rank"]
+            bases[_job(row)] = base if bases.get(_job(row), base) == base else None
+    calls = [(folder, _lister("/proc/%d/root%s" % (pid, folder))) for folder, pid in sorted(folders.items())[:4]]
+    found = []
+    for result in isolate(calls, 1.0):
+        folder = result["name"]
+        for line in result["text"].split("\n"):
+            local, _, name = line.partition("/")
+            file, pid = folder + "/" + line, folders[folder]
+            if not name or file in known:
+                continue
+            base = bases.get(jobs[pid])
+            rank = None if base is None else base + int(local)
+            place = {"path": "/proc/%d/root%s" % (pid, file), "file": file, "how": "run folder", "rank": rank}
+            place.update(pid=pid, writers=[] if rank is None else [rank], deleted=False, job=jobs[pid])
+            found.append(place)
+    return found
+
+
+def _lister(folder: str) -> Callable[[], str]:
+    def work() -> str:
+        found = []
+        for local in sorted(os.listdir(folder))[:64]:
+            if local.isdigit() and len(local) < 5:
+                names = os.listdir(folder + "/" + local)
+                found += [local + "/" + n for n in names if n in ("error.json", "stdout.log", "stderr.log")]
+        return "\n".join(found)
+
+    return work

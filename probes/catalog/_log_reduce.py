@@ -1,0 +1,185 @@
+"""Chooses the lines of one log that matter. SENT TO THE NODE with rank.log's collector: gigabytes stay there.
+
+Of a file the beginning and the last megabytes are read; lines with a word of interest, whole tracebacks and the last
+lines are sent, each with its offset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from typing import Any
+
+HEAD, TAIL = 65536, 3145728  # bytes of a file that are looked at
+LINE = 1500  # bytes of a line that are sent
+# (class, first, last, words): of each word so many of the first and of the last lines that hold it. A flood of one word
+# cannot drive out another. tests hold every shape of the parser against these words.
+WORDS = (
+    ("error", 50, 50, (
+        "Watchdog caught", "watchdog", "ast enqueued", "Heartbeat monitor", "collective #", "Timeout at collective",
+        "lagging", "ismatch", "expected size", "monitoredBarrier", "dump signal", "to signal dumping", "debug info",
+        "should dump", "remote error", "blocking wait", "acquire GIL", "process down", "failed or timed out",
+        "attempting to dump", "NCCL WARN", "NCCL error", "nccl", "onnection closed", "reset by peer",
+        "Got completion", "async event", "async fatal", "GID table", "Timed out waiting", "timed out", "imeout",
+        "recvBytes", "likely closed", "ncclUniqueId", "Rendezvous", "EADDRINUSE", "ailed to listen",
+        "client socket", "Cuda failure", "out of memory", "CUDA error", "HIP error", "driver error", "_STATUS_",
+        "Traceback (most", "Error: ", "Exception: ", "Fatal Python", "terminate called", "received by PID",
+        "Caught signal", "Segfault", "core dumped", "CANCELLED AT", "slurmstepd", "srun: error", "closing signal",
+        "failed (exitcode", "shared memory", "No space left", "DataLoader", "exited unexpectedly",
+        "finished reduction", "did not receive grad", "ready twice", "Duplicate GPU", "the same GPU", "/dev/shm",
+    )),
+    ("block", 200, 200, (
+        "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",
+        "traceback :", "--------", "========",
+    )),
+    ("setup", 70, 10, (
+        "Init COMPLETE", "Init START", " localRanks ", "Ring ", "Trees [", " via ", "coll channels", "Connected all",
+        "Using network", "NET/", "CCL version", " -> ", "Channel ", "opCount",
+    )),
+    ("words", 4, 4, ("NaN", "nan", "inf", "heckpoint", "CHECKPOINT")),
+    ("words", 1, 3, ("%|", "step", "Step", "iter", "Iter", "poch")),
+)  # fmt: skip
+
+
+def reducer(path: str, name: str, budget: int) -> Callable[[], str]:
+    """Work for a child: what `reduced` gives, "" when there is no such file."""
+
+    def work() -> str:
+        os.nice(10)  # the job comes first
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # opening a FIFO would wake its writer
+                return json.dumps({"outcome": "failed", "why": "it is not a regular file"})
+            with open(path, "rb") as handle:
+                return reduced(handle, name, min(budget, 250000))
+        except FileNotFoundError:
+            return ""
+        except PermissionError:
+            return json.dumps({"outcome": "denied", "why": "this login may not read it"})
+
+    return work
+
+
+def reduced(handle: Any, name: str, budget: int) -> str:
+    """A line of facts about the file, then `offset text` per line chosen; an error.json whole, in the facts."""
+    status = os.fstat(handle.fileno())
+    facts = {"outcome": "ok", "size": status.st_size, "mtime": status.st_mtime}
+    facts["inode"] = "%d:%d" % (status.st_dev, status.st_ino)
+    if name.endswith("error.json"):
+        facts["text"] = handle.read(min(30000, budget)).decode("utf-8", "replace")
+        return json.dumps(facts)
+    parts = [(0, handle.read(HEAD))]
+    if status.st_size > HEAD:
+        start = max(HEAD, status.st_size - TAIL)
+        handle.seek(start)
+        data = handle.read(TAIL)
+        cut = data.find(b"\n") + 1
+        if start == HEAD:
+            parts = [(0, parts[0][1] + data)]
+        else:
+            parts.append((start + cut, data[cut:]))
+    facts["read"] = sum(len(data) for _, data in parts)
+    chosen: list[tuple[int, int, str]] = []
+    skipped = 0
+    for offset, data in parts:
+        lines, more = chosen_lines(data.replace(b"\r", b"\n"))
+        chosen += [(rank, offset + start, text) for rank, start, text in lines]
+        skipped += more
+    kept, over = _within(chosen, budget - 400)
+    facts["skipped"] = skipped + over
+    return "\n".join([json.dumps(facts)] + ["%d %s" % (start, text) for _, start, text in kept])
+
+
+def chosen_lines(data: bytes) -> tuple[list[tuple[int, int, str]], int]:
+    """[(class, offset, text)] in the order of the file, and how many lines of interest were passed over."""
+    starts: dict[int, int] = {}
+    skipped = 0
+    for rank, (_, first, last, words) in enumerate(WORDS):
+        for word in words:
+            hits, more = _hits(data, word.encode(), first, last)
+            skipped += more
+            for start in hits:
+                starts[start] = min(rank, starts.get(start, rank))
+                if word == "Traceback (most":
+                    for inner in _traceback(data, start):
+                        starts[inner] = 0
+    end = len(data.rstrip(b"\n"))
+    for _ in range(3):  # its last words
+        start = data.rfind(b"\n", 0, end) + 1
+        starts[start] = 0
+        end = max(0, start - 1)
+    found = []
+    for start in sorted(starts):
+        stop = data.find(b"\n", start, start + LINE)
+        raw = data[start : start + LINE if stop < 0 else stop]
+        text = " ".join(raw.decode("utf-8", "replace").splitlines())
+        if text.strip():
+            found.append((starts[start], start, text))
+    return found, skipped
+
+
+def _hits(data: bytes, word: bytes, first: int, last: int) -> tuple[list[int], int]:
+    """Beginnings of lines that hold the word: of the first ones and of the last ones; and how many others there are."""
+    found: list[int] = []
+    at = 0
+    while len(found) < first:
+        at = data.find(word, at)
+        if at < 0:
+            return found, 0
+        found.append(data.rfind(b"\n", 0, at) + 1)
+        at = data.find(b"\n", at)
+        if at < 0:
+            return found, 0
+    back: list[int] = []
+    end = len(data)
+    while len(back) < last:
+        hit = data.rfind(word, at, end)
+        if hit < 0:
+            return found + back, 0
+        back.append(data.rfind(b"\n", 0, hit) + 1)
+        end = back[-1]
+    return found + back, data.count(word, at, max(at, end))
+
+
+def _traceback(data: bytes, start: int) -> list[int]:
+    """Beginnings of the lines of a traceback, up to the one that names the exception. Other ranks may write between."""
+    line = data[start : start + 200]
+    mark = line[: line.find(b"Traceback (most")]
+    found, at = [], start
+    for _ in range(300):
+        at = data.find(b"\n", at) + 1
+        if at <= 0 or at >= len(data):
+            break
+        if not data.startswith(mark, at) or (not mark and data.startswith(b"[", at)):
+            continue
+        found.append(at)
+        if data[at + len(mark) : at + len(mark) + 1] not in (b" ", b"\t", b"\n", b""):
+            break
+    return found if len(found) <= 80 else found[:10] + found[-70:]
+
+
+def _within(lines: list[tuple[int, int, str]], budget: int) -> tuple[list[tuple[int, int, str]], int]:
+    """The lines that fit into so many bytes: the more telling classes first, of each its first and its last."""
+    sizes = [len(text.encode("utf-8", "replace")) + 12 for _, _, text in lines]
+    if sum(sizes) <= budget:
+        return lines, 0
+    kept: set[int] = set()
+    left = budget
+    for rank in range(len(WORDS)):
+        mine = [at for at, line in enumerate(lines) if line[0] == rank]
+        half = left // 2
+        front: list[int] = []
+        for at in mine:
+            if half < sizes[at]:
+                break
+            front.append(at)
+            half -= sizes[at]
+            left -= sizes[at]
+        for at in reversed(mine[len(front) :]):
+            if left < sizes[at]:
+                break
+            kept.add(at)
+            left -= sizes[at]
+        kept.update(front)
+    return [line for at, line in enumerate(lines) if at in kept], len(lines) - len(kept)

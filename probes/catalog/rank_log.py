@@ -1,0 +1,159 @@
+"""What did the ranks of this node write before they stood still?
+
+Source   the files behind descriptors 1 and 2 of each rank and of its launcher, other open .log, .out and .err files,
+         NCCL_DEBUG_FILE, torchrun's error.json and run folder; also files that were deleted while open. Lines: see
+         _log_torch.py, _log_nccl.py, _log_python.py, _log_blocks.py. A recorded log, or `tail -v -n +1` of several, is
+         read too
+Units    seconds since the epoch; milliseconds in names that end in _ms. A line's local time is taken in the node's
+         zone (clock "node"); without a zone to take it in, only the stamp is kept
+Shape    RankLogs: one RankLog per file or stream, with its LogEvents (see _log_events.py)
+Errors   ParseError when the node's own sections are broken; any other text is a log. Absent when no rank and no
+         launcher runs; Denied when this login may look at none
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from probes.catalog import _log_places, _log_reduce
+from probes.catalog._log_events import Kept, RankLog, RankLogs
+from probes.catalog._log_findings import findings
+from probes.catalog._log_lines import Zone, is_labelled, pieces
+from probes.catalog._log_read import LogReader, error_file, read_log
+from probes.core import ParseError, Probe, clean, sections
+
+__all__ = ["PROBE", "RankLogs", "findings", "parse"]
+
+_INDEX = "golden15/rank-logs"
+_NAMED = re.compile(r"rank[_-]?(\d{1,7})(?!\d)")
+
+
+def _collect() -> Mapping[str, str]:
+    found: Mapping[str, str] = _log_places.node_logs()
+    return found
+
+
+def parse(text: str) -> RankLogs:
+    """The sections of the collector, a whole log, or several as `tail -v -n +1` prints them."""
+    if not text.lstrip().startswith("==> "):
+        return RankLogs((_whole("", text),))
+    parts = sections(text)
+    if _INDEX not in parts:
+        return RankLogs(tuple(_whole(name, body) for name, body in parts.items()))
+    index = _object(_INDEX, parts[_INDEX])
+    rows = [row for row in index.get("ranks", []) if isinstance(row, list) and len(row) == 4]
+    if not isinstance(index.get("streams"), list) or len(rows) != len(index.get("ranks", [])):
+        raise ParseError(f"section {_INDEX}: expected ranks and streams, found {parts[_INDEX][:80]!r}")
+    now, offset = index.get("now"), _whole_number(index.get("utc_offset_s"))
+    zone = Zone(
+        float(now) if isinstance(now, int | float) and 0 < now < 1e11 else None,
+        offset if offset is not None and abs(offset) < 86_400 else None,
+    )
+    logs = [_sent(name, body, zone, rows) for name, body in parts.items() if name.startswith("log ")]
+    logs += [_stream(stream) for stream in index["streams"]]
+    ranks = tuple(sorted({rank for rank, *_ in rows if isinstance(rank, int)}))
+    return RankLogs(tuple(logs), zone.now, zone.utc_offset_s, ranks, _whole_number(index.get("left_off")) or 0)
+
+
+def _whole(name: str, text: str) -> RankLog:
+    """A log that a person or another tool brought: nothing is known of it but its name."""
+    found = _NAMED.search(name.rpartition("/")[2])
+    rank = int(found[1]) if found else None
+    events, left_off = read_log(text, rank=rank)
+    tail = tuple(clean(line)[:200] for line in text[-4096:].splitlines() if line.strip())[-3:]
+    return RankLog(rank, None, clean(name)[:400], events=events, left_off=left_off, tail=tail)
+
+
+def _sent(section: str, text: str, zone: Zone, rows: list[list[Any]]) -> RankLog:
+    """A file that the node reduced: who and where, facts of the file, then lines with their offsets."""
+    first, _, rest = text.partition("\n")
+    second, _, body = rest.partition("\n")
+    place, facts = _object(section, first), _object(section, second)
+    rank, job = _whole_number(place.get("rank")), str(place.get("job", ""))
+    told: dict[str, Any] = {
+        "rank": rank,
+        "pid": _whole_number(place.get("pid")),
+        "file": clean(str(place.get("file", "")))[:400],
+        "job": clean(job)[:120],
+        "how": clean(str(place.get("how", "")))[:80],
+        "writers": _whole_numbers(place.get("writers")),
+        "deleted": place.get("deleted") is True,
+    }
+    if facts.get("outcome") != "ok":
+        return RankLog(**told, kept="unread", why=clean(str(facts.get("why", "")))[:300])
+    written = facts.get("mtime")
+    told.update(
+        size_bytes=_whole_number(facts.get("size")),
+        read_bytes=_whole_number(facts.get("read")),
+        written_at=float(written) if isinstance(written, int | float) and 0 <= written < 1e11 else None,
+        skipped_lines=_whole_number(facts.get("skipped")) or 0,
+    )
+    local = {mine: rank for rank, mine, _, of in rows if of == job and isinstance(mine, int) and isinstance(rank, int)}
+    zone = dataclasses.replace(zone, ranks=local)
+    reader = LogReader(zone, rank)
+    if isinstance(facts.get("text"), str):
+        for event in error_file(facts["text"], rank) or ():
+            reader.tally.add(event)
+    lines = [row.partition(" ") for row in body.split("\n") if row]
+    labelled = is_labelled([row for _, _, row in lines[:60]])
+    for offset, _, row in lines:
+        for line in pieces(row, zone, labelled):
+            line.offset = int(offset) if offset.isdecimal() and len(offset) < 19 else None
+            reader.take(line)
+    events = reader.end()
+    tail = tuple(clean(line)[:200] for line in reader.tail)
+    return RankLog(**told, events=events, left_off=reader.tally.left_off, tail=tail)
+
+
+def _stream(stream: Any) -> RankLog:
+    """Output of a rank that goes to no file."""
+    if not isinstance(stream, dict):
+        raise ParseError(f"section {_INDEX}: expected a stream, found {stream!r:.80}")
+    kept: Kept = stream["kept"] if stream.get("kept") in get_args(Kept) else "unread"
+    return RankLog(
+        _whole_number(stream.get("rank")),
+        _whole_number(stream.get("pid")),
+        "",
+        kept=kept,
+        job=clean(str(stream.get("job", "")))[:120],
+        how=clean(str(stream.get("how", "")))[:80],
+        why=clean(str(stream.get("reader", "")))[:80],
+    )
+
+
+def _object(section: str, text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise ParseError(f"section {section}: expected a JSON object, found {clean(text)[:80]!r}")
+    return said
+
+
+def _whole_number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18 else None
+
+
+def _whole_numbers(value: object) -> tuple[int, ...]:
+    parts = value if isinstance(value, list) else []
+    return tuple(part for part in parts if _whole_number(part) is not None)[:1024]
+
+
+PROBE = Probe(
+    "rank.log",
+    "What did the ranks of this node write before they stood still?",
+    parse,
+    findings,
+    collect=_collect,
+    brings=(_log_reduce, _log_places),
+    by_hand="ls -l /proc/PID/fd/1 /proc/PID/fd/2; tail -v -n +1 LOG...",
+    timeout_s=9.0,
+    max_bytes=1_572_864,
+    touches="disk",
+    needs="the login of the job's user, or root",
+)
