@@ -282,7 +282,7 @@ def _processes() -> Tuple[Dict[int, Dict[str, Any]], int]:
 
 
 def _environs(processes: Dict[int, Dict[str, Any]]) -> Dict[int, Tuple[str, Dict[str, str]]]:
-    """{pid: ("ok" | "denied" | "gone", allowed environment)}; a process that cannot be read is left out.
+    """{pid: ("ok" | "denied" | "gone" | "unread", allowed environment)}; a process that cannot be read is left out.
 
     Reading takes the lock on the process's memory and may have to bring a page back in: both can last for ever, and
     not only in state D. So children read, each a share, telling after every process; one that stops in the middle costs
@@ -318,8 +318,8 @@ def _environ_reader(pids: List[int]) -> Callable[[], str]:
                 env = _allowed(read("/proc/%d/environ" % pid, 1048576))
             except PermissionError:
                 kind = "denied"
-            except OSError:
-                kind = "gone"
+            except OSError as error:
+                kind = "gone" if error.errno in (errno.ENOENT, errno.ESRCH) else "unread"
             data = (json.dumps([pid, kind, env]) + "\n").encode("ascii")
             while data:
                 data = data[os.write(1, data) :]

@@ -16,7 +16,7 @@ OWN_ENDS = ("_FILE", "_PATH", "_DIR", "_SOCKET", "_VISIBLE_DEVICES", "_PID", "_P
 OWN_NAMES = frozenset(
     ("UCX_NET_DEVICES", "OMP_PLACES", "KMP_AFFINITY", "TORCH_FR_DUMP_TEMP_FILE", "TORCHELASTIC_ERROR_FILE")
 )
-# Often differs on purpose, and alone explains no hang: an adapter near to the GPU, more said by one rank than by others.
+# Often differs on purpose, and alone explains no hang: an adapter near to the GPU, one rank that says more than others.
 OFTEN = frozenset(("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"))
 OFTEN |= {"TORCH_LOGS", "TORCH_CPP_LOG_LEVEL"}
 SAME_BEGINS = ("NCCL_", "TORCH_", "TORCHELASTIC_", "GLOO_", "UCX_", "UCC_", "FI_", "RCCL_", "OMP_NUM", "PYTORCH_")
