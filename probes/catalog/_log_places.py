@@ -31,8 +31,8 @@ def node_logs() -> dict[str, str]:
     if not rows and not places:
         if scan["denied"]:
             raise Denied(
-                "no rank is visible: %d processes of others may not be looked at. Log in as the job's user or as root"
-                % scan["denied"]
+                f"no rank is visible: {scan['denied']} processes of others may not be looked at. "
+                "Log in as the job's user or as root"
             )
         raise Absent("no training rank and no launcher runs on this node")
     places += _listed(places, rows)
@@ -50,7 +50,7 @@ def node_logs() -> dict[str, str]:
     parts = {"golden15/rank-logs": json.dumps(found)}
     for number, (place, text) in enumerate(_read(places, isolate(calls, FILE_S, 262144))):
         facts = {key: place[key] for key in ("file", "how", "rank", "pid", "writers", "deleted", "job")}
-        parts["log %d" % number] = json.dumps(facts) + "\n" + text
+        parts[f"log {number}"] = json.dumps(facts) + "\n" + text
     return parts
 
 
@@ -83,12 +83,12 @@ def _files(pid: int) -> list[tuple[int, str]]:
     """(number, link) of what a process has open, 1024 at most."""
     found = []
     try:
-        numbers = sorted(int(number) for number in os.listdir("/proc/%d/fd" % pid))[:1024]
+        numbers = sorted(int(number) for number in os.listdir(f"/proc/{pid}/fd"))[:1024]
     except (OSError, ValueError):
         return []
     for number in numbers:
         try:
-            found.append((number, os.readlink("/proc/%d/fd/%d" % (pid, number))))
+            found.append((number, os.readlink(f"/proc/{pid}/fd/{number}")))
         except OSError:
             continue
     return found
@@ -97,7 +97,7 @@ def _files(pid: int) -> list[tuple[int, str]]:
 def _writes(pid: int, number: int) -> bool:
     """Whether a file is open for writing: the flags of proc_pid_fdinfo(5), octal."""
     try:
-        for line in read("/proc/%d/fdinfo/%d" % (pid, number), 1024).split("\n"):
+        for line in read(f"/proc/{pid}/fdinfo/{number}", 1024).split("\n"):
             if line.startswith("flags:"):
                 return int(line.split()[1], 8) & 3 != 0
     except (OSError, ValueError, IndexError):
@@ -108,7 +108,7 @@ def _writes(pid: int, number: int) -> bool:
 def _comm(pid: int) -> tuple[str, int]:
     """(name, parent) of a process, ("", 0) when it is gone."""
     try:
-        name, _, rest = read("/proc/%d/stat" % pid, 4096).rpartition(")")
+        name, _, rest = read(f"/proc/{pid}/stat", 4096).rpartition(")")
         return name.partition("(")[2], int(rest.split()[1])
     except (OSError, ValueError, IndexError):
         return "", 0
@@ -144,7 +144,7 @@ class _Places:
     def add(self, pid: int, path: str, link: str, how: str, job: str, rank: Any = None) -> None:
         deleted = link.endswith(" (deleted)")
         try:
-            space = os.readlink("/proc/%d/ns/mnt" % pid)
+            space = os.readlink(f"/proc/{pid}/ns/mnt")
         except OSError:
             space = ""
         # Two deleted files may have had one name: only the process can tell them apart.
@@ -179,7 +179,7 @@ def _places(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict
     for row in rows:
         pid, rank, job = row["pid"], row["rank"], _job(row)
         for number, link in _files(pid):
-            path = "/proc/%d/fd/%d" % (pid, number)
+            path = f"/proc/{pid}/fd/{number}"
             if number in (1, 2):
                 how = "stdout" if number == 1 else "stderr"
                 if _is_file(link):
@@ -190,7 +190,7 @@ def _places(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict
                     readers = _readers() if readers is None else readers
                     for reader, name in readers.get(link, [])[:4]:
                         if reader != pid:
-                            stream["reader"] = "%s (%d)" % (name, reader)
+                            stream["reader"] = f"{name} ({reader})"
                             _written_by(places, reader, "through a pipe to " + name, job, rank)
                 streams.append(stream)
             elif _named_like_a_log(link) and _writes(pid, number):
@@ -200,10 +200,10 @@ def _places(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict
         if named.startswith("/"):
             inside = (row["ns_pids"] or [pid])[-1]
             named = named.replace("%h", host).replace("%p", str(inside))
-            places.add(pid, "/proc/%d/root%s" % (pid, named), named, "NCCL_DEBUG_FILE", job, rank)
+            places.add(pid, f"/proc/{pid}/root{named}", named, "NCCL_DEBUG_FILE", job, rank)
         error = env.get("TORCHELASTIC_ERROR_FILE", "")
         if error.startswith("/") and ".." not in error:
-            places.add(pid, "/proc/%d/root%s" % (pid, error), error, "error file", job, rank)
+            places.add(pid, f"/proc/{pid}/root{error}", error, "error file", job, rank)
         above = row["ppid"]
         for _ in range(5):
             name, parent = _comm(above)
@@ -224,7 +224,7 @@ def _written_by(places: _Places, pid: int, how: str, job: str, rank: Any) -> Non
     for number, link in _files(pid):
         follows = "/attempt_" in link and link.endswith(("/stdout.log", "/stderr.log"))
         if _is_file(link) and (follows or _writes(pid, number)) and not link.endswith((".sock", ".lock", ".pid")):
-            places.add(pid, "/proc/%d/fd/%d" % (pid, number), link, how, job, rank)
+            places.add(pid, f"/proc/{pid}/fd/{number}", link, how, job, rank)
 
 
 def _job(row: dict[str, Any]) -> str:
@@ -238,7 +238,7 @@ def _launchers() -> list[tuple[int, str]]:
     for entry in os.listdir("/proc")[:32768]:
         if entry.isdigit():
             try:
-                name = read("/proc/%s/comm" % entry, 64).strip()
+                name = read(f"/proc/{entry}/comm", 64).strip()
             except OSError:
                 continue
             if name in LAUNCHERS:
@@ -255,7 +255,7 @@ def _readers() -> dict[str, list[tuple[int, str]]]:
             continue
         pid = int(entry)
         try:
-            links = [os.readlink("/proc/%d/fd/0" % pid)]
+            links = [os.readlink(f"/proc/{pid}/fd/0")]
         except OSError:
             continue
         if pid in known:
@@ -284,7 +284,7 @@ def _listed(places: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[di
         if row["local_rank"] is not None:
             base = row["rank"] - row["local_rank"]
             bases[_job(row)] = base if bases.get(_job(row), base) == base else None
-    calls = [(folder, _lister("/proc/%d/root%s" % (pid, folder))) for folder, pid in sorted(folders.items())[:4]]
+    calls = [(folder, _lister(f"/proc/{pid}/root{folder}")) for folder, pid in sorted(folders.items())[:4]]
     found = []
     for result in isolate(calls, 1.0):
         folder = result["name"]
@@ -295,7 +295,7 @@ def _listed(places: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[di
                 continue
             base = bases.get(jobs[pid])
             rank = None if base is None else base + int(local)
-            place = {"path": "/proc/%d/root%s" % (pid, file), "file": file, "how": "run folder", "rank": rank}
+            place = {"path": f"/proc/{pid}/root{file}", "file": file, "how": "run folder", "rank": rank}
             place.update(pid=pid, writers=[] if rank is None else [rank], deleted=False, job=jobs[pid])
             found.append(place)
     return found

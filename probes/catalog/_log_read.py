@@ -128,7 +128,7 @@ def read_log(text: str, zone: Zone | None = None, rank: int | None = None) -> tu
 
 def error_file(text: str, rank: int | None = None) -> list[LogEvent] | None:
     """The events of a torchelastic error.json: the exception, and what its message tells. None when it is not one."""
-    if not text.lstrip()[:1] == "{" or '"message"' not in text[:65536] or len(text) > 1_000_000:
+    if text.lstrip()[:1] != "{" or '"message"' not in text[:65536] or len(text) > 1_000_000:
         return None
     try:
         said = json.loads(text)

@@ -65,7 +65,7 @@ def reduced(handle: Any, name: str, budget: int) -> str:
     """A line of facts about the file, then `offset text` per line chosen; an error.json whole, in the facts."""
     status = os.fstat(handle.fileno())
     facts = {"outcome": "ok", "size": status.st_size, "mtime": status.st_mtime}
-    facts["inode"] = "%d:%d" % (status.st_dev, status.st_ino)
+    facts["inode"] = f"{status.st_dev}:{status.st_ino}"
     if name.endswith("error.json"):
         facts["text"] = handle.read(min(30000, budget)).decode("utf-8", "replace")
         return json.dumps(facts)
@@ -88,7 +88,7 @@ def reduced(handle: Any, name: str, budget: int) -> str:
         skipped += more
     kept, over = _within(chosen, budget - 400)
     facts["skipped"] = skipped + over
-    return "\n".join([json.dumps(facts)] + ["%d %s" % (start, text) for _, start, text in kept])
+    return "\n".join([json.dumps(facts)] + [f"{start} {text}" for _, start, text in kept])
 
 
 def chosen_lines(data: bytes) -> tuple[list[tuple[int, int, str]], int]:

@@ -1,0 +1,170 @@
+"""Asks NCCL's RAS on this node, twice. SENT TO THE NODE with nccl.ras's collector.
+
+One connection, a few lines of text, an answer, the end of the connection. Every process of a user listens on one
+address (SO_REUSEPORT), so with two jobs on a node two connections may meet two jobs. A job in a container may have a
+network of its own: then the child that asks enters it, which root alone may do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from probes.runner import Absent, isolate, rank_scan
+
+ADDRESS = "localhost:28028"
+ANSWER_S = 2.6  # of one poll, with what the job's other nodes take to answer
+APART_S = 1.0
+MANY_ADDRESSES = 4
+ANSWER_BYTES = 33554432
+SENT_BYTES = 700000  # of one answer
+NO_ONE = "nobody listens: NCCL before 2.24, NCCL_RAS_ENABLE=0, or no communicator yet"
+
+
+def node_ras() -> dict[str, str]:
+    """The sections of nccl.ras: `asked`, then `poll 1` and `poll 2`. Raises Absent when nobody answers."""
+    places = _places(rank_scan()["ranks"])
+    calls = [(address, _asker(address, pid)) for address, pid in places]
+    results = isolate(calls, 2 * ANSWER_S + APART_S + 0.8, 1600000)
+    others = [[result["name"], result["outcome"], result["why"]] for result in results if result["outcome"] != "ok"]
+    answered = [result for result in results if result["outcome"] == "ok"]
+    if not answered:
+        why = "; ".join(f"{name}: {reason}" for name, _, reason in others)[:400]
+        if all(outcome == "absent" for _, outcome, _ in others):
+            raise Absent(why)
+        raise OSError(why)
+    head, _, text = answered[0]["text"].partition("\n")
+    said = json.loads(head)
+    asked = {"address": answered[0]["name"], "at": said["at"], "other": [[name, why] for name, _, why in others]}
+    asked["other"] += [[result["name"], "it answers too, for another job"] for result in answered[1:]]
+    return {
+        "asked": json.dumps(asked),
+        "poll 1": text[: said["first"]],
+        "poll 2": text[said["first"] :],
+    }
+
+
+def _places(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """(address, process whose network it is in; 0: the node's own), those of ranks first."""
+    mine = _network("self")
+    found: list[tuple[str, int]] = []
+    for row in rows:
+        inside = _network(row["pid"])
+        address = row["env"].get("NCCL_RAS_ADDR", ADDRESS)
+        place = (address, row["pid"] if inside and inside != mine else 0)
+        if not any(address == known and _network(pid or "self") == inside for known, pid in found):
+            found.append(place)
+    return (found or [(ADDRESS, 0)])[:MANY_ADDRESSES]
+
+
+def _network(pid: Any) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return ""
+
+
+def _asker(address: str, pid: int) -> Callable[[], str]:
+    def work() -> str:
+        if pid:
+            _enter(pid)
+        ends = time.monotonic() + 2 * ANSWER_S + APART_S
+        try:
+            began = time.time()
+            first = ask(address, ANSWER_S)
+            time.sleep(APART_S)
+            at = [began, time.time()]
+            second = ask(address, ANSWER_S)
+            for _ in range(3):  # another job's process may have taken the connection
+                if same_job(first, second) or time.monotonic() > ends - 1:
+                    break
+                at[1] = time.time()
+                second = ask(address, 1.0)
+        except ConnectionRefusedError:
+            raise Absent(NO_ONE)  # noqa: B904
+        return json.dumps({"at": at, "first": len(first)}) + "\n" + first + second
+
+    return work
+
+
+def _enter(pid: int) -> None:
+    """setns(2) into the network of a process. Raises OSError: only root may."""
+    import ctypes
+
+    handle = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    if ctypes.CDLL(None, use_errno=True).setns(handle, 0x40000000) != 0:
+        raise OSError(ctypes.get_errno(), "the ranks have a network of their own, which only root may enter")
+    os.close(handle)
+
+
+def ask(address: str, seconds: float) -> str:
+    """One report: JSON where RAS knows it (2.28.7), else text. Raises OSError; refused when nobody is there."""
+    ends = time.monotonic() + seconds
+    host, _, port = address.rpartition(":")
+    link = socket.create_connection((host.strip("[]") or "localhost", int(port)), timeout=1.0)
+    try:
+        link.settimeout(seconds)
+        link.sendall(b"TIMEOUT 2\nSET FORMAT json\n")  # seconds that RAS waits for the job's other nodes
+        head = b""
+        while head.count(b"\n") < 2:
+            head += _receive(link, ends)
+        link.sendall(b"VERBOSE STATUS\n")
+        parts = [head.split(b"\n", 2)[2]]
+        size = len(parts[0])
+        while size < ANSWER_BYTES:
+            link.settimeout(max(0.01, ends - time.monotonic()))
+            data = link.recv(65536)
+            if not data:
+                break
+            parts.append(data)
+            size += len(data)
+    finally:
+        link.close()
+    return small(b"".join(parts).decode("utf-8", "replace"))
+
+
+def _receive(link: socket.socket, ends: float) -> bytes:
+    link.settimeout(max(0.01, ends - time.monotonic()))
+    data = link.recv(4096)
+    if not data:
+        raise OSError("it closed the connection before it answered: not NCCL's RAS?")
+    return data
+
+
+def same_job(first: str, second: str) -> bool:
+    """Whether two answers share a communicator. Text tells the names of communicators only where something is wrong."""
+    try:
+        hashes = [{one["hash"] for one in json.loads(text)["communicators"]} for text in (first, second)]
+    except (ValueError, KeyError, TypeError):
+        return True
+    return bool(hashes[0] & hashes[1]) or not hashes[0] or not hashes[1]
+
+
+def small(text: str) -> str:
+    """An answer without blanks, in one size: of a very large one, ranks that are in step and elsewhere are left out."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("==> ")]
+    if not text.lstrip().startswith("{"):
+        return "\n".join(lines)[:SENT_BYTES]
+    try:
+        said = json.loads(text)
+    except ValueError:  # 2.28.9 forgets a comma; the controller puts it back
+        return "\n".join(line.strip() for line in lines)[:SENT_BYTES]
+    packed = json.dumps(said, separators=(",", ":"))
+    for one in said.get("communicators", []) if len(packed) > SENT_BYTES else []:
+        _only_outliers(one)
+    return json.dumps(said, separators=(",", ":"))[:SENT_BYTES] if len(packed) > SENT_BYTES else packed
+
+
+def _only_outliers(communicator: dict[str, Any]) -> None:
+    """Keep two ranks of each state and count that is shared by many, and all of those that are shared by few."""
+    alike: dict[str, list[Any]] = {}
+    for rank in communicator["ranks"]:
+        alike.setdefault(json.dumps([rank["status"], rank["collective_counts"]], sort_keys=True), []).append(rank)
+    most = max([len(ranks) for ranks in alike.values()] or [0])
+    kept = [rank for ranks in alike.values() for rank in (ranks[:2] if len(ranks) == most else ranks[:200])]
+    communicator["golden15_left_off"] = len(communicator["ranks"]) - len(kept)
+    communicator["ranks"] = kept
