@@ -1,0 +1,6 @@
+"""From readings to a verdict: evidence, rules (one per file in rules/), ranking, diagnostic paths."""
+
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Seen
+from probes.diagnosis.judging import Diagnosis, diagnose
+
+__all__ = ["Diagnosis", "Evidence", "Hypothesis", "Reason", "Seen", "diagnose"]

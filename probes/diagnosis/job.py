@@ -1,0 +1,179 @@
+"""The ranks of a job across all nodes: what each probe knows of a rank, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from probes.catalog._flight_recorder_facts import Dump, Missing
+from probes.catalog._log_events import LogEvent, RankLog
+from probes.catalog._process_facts import Process
+from probes.catalog._rank_facts import Rank
+from probes.catalog._stack_facts import ProcessStack
+from probes.catalog._stack_waits import Wait, waits_in
+from probes.diagnosis.core import Evidence, Seen
+
+
+@dataclass(slots=True)
+class RankView:
+    """One rank. Each part is None, or empty, where no probe told it; `refs` names the reading of each part."""
+
+    rank: int
+    node: str = ""
+    pid: int | None = None
+    place: Rank | None = None
+    process: Process | None = None
+    workers: list[Process] = field(default_factory=list)
+    stack: ProcessStack | None = None
+    worker_stacks: list[ProcessStack] = field(default_factory=list)
+    dump: Dump | None = None
+    no_dump: Missing | None = None
+    logs: list[RankLog] = field(default_factory=list)
+    refs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def waits(self) -> Wait | None:
+        """What its main thread is in, where there is a stack."""
+        return waits_in(self.stack) if self.stack is not None else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process of it was seen."""
+        return self.place is not None or (self.process is not None and not self.process.gone) or self.stack is not None
+
+    @property
+    def stopped(self) -> bool:
+        """In state T (stopped) or t (traced), as far as anybody looked."""
+        seen = self.process or self.stack
+        return seen is not None and seen.state in ("T", "t")
+
+    def ref(self, *probes: str) -> str:
+        """The reading that the first of these probes gave of this rank, or of any."""
+        return next((self.refs[p] for p in probes if p in self.refs), next(iter(self.refs.values()), ""))
+
+    @property
+    def called(self) -> str:
+        """`rank 131 on gpu-017`"""
+        return f"rank {self.rank} on {self.node}" if self.node else f"rank {self.rank}"
+
+
+@dataclass(slots=True)
+class Job:
+    """All ranks that were seen. `world_size` is what they themselves say; None where nothing says it."""
+
+    ranks: dict[int, RankView] = field(default_factory=dict)
+    world_size: int | None = None
+    events: list[tuple[LogEvent, RankLog, Seen]] = field(default_factory=list)  # of all logs, also of launchers
+
+    def view(self, rank: int) -> RankView:
+        return self.ranks.setdefault(rank, RankView(rank))
+
+    def said(self, *kinds: str) -> Iterator[tuple[LogEvent, RankLog, Seen]]:
+        """Log events of these kinds."""
+        return (one for one in self.events if one[0].kind in kinds)
+
+    @property
+    def world(self) -> range | None:
+        """Every rank that should be there."""
+        return range(self.world_size) if self.world_size else None
+
+
+def job_of(evidence: Evidence) -> Job:
+    """Put together what the rank probes saw. Where two processes say that they are the same rank, the later one counts
+    (a job that was started again)."""
+    job = Job()
+    for one in evidence.of("rank.map"):
+        for rank in one.facts.ranks:
+            _place(job, one, rank)
+    for one in evidence.of("rank.process"):
+        for process in one.facts.processes:
+            _process(job, one, process)
+    for one in evidence.of("rank.stack"):
+        for stack in one.facts.processes:
+            _stack(job, one, stack)
+    for one in evidence.of("rank.flight_recorder"):
+        for dump in one.facts.dumps:
+            _dump(job, one, dump)
+        for missing in one.facts.missing:
+            view = job.view(missing.rank)
+            if view.dump is None:
+                view.no_dump = missing
+                view.refs.setdefault(one.probe, one.ref)
+                view.node = view.node or one.node
+    for one in evidence.of("rank.log"):
+        for log in one.facts.logs:
+            _log(job, one, log)
+    if job.world_size is None and job.ranks:
+        told = [n for event, _, _ in job.events if (n := event.more.get("nranks")) and isinstance(n, int)]
+        job.world_size = max(told, default=None)
+    return job
+
+
+def _known(job: Job, seen: Seen, rank: int) -> RankView:
+    view = job.view(rank)
+    view.node = view.node or seen.node
+    view.refs.setdefault(seen.probe, seen.ref)
+    return view
+
+
+def _sized(job: Job, world_size: int | None) -> None:
+    if world_size:
+        job.world_size = max(job.world_size or 0, world_size)
+
+
+def _place(job: Job, seen: Seen, rank: Rank) -> None:
+    there = job.view(rank.rank)
+    if there.place is not None and (there.place.start_time or 0) > (rank.start_time or 0):
+        return
+    there.place, there.node, there.pid = rank, seen.node, rank.pid
+    there.refs[seen.probe] = seen.ref
+    _sized(job, rank.world_size)
+
+
+def _process(job: Job, seen: Seen, process: Process) -> None:
+    view = _known(job, seen, process.rank)
+    if process.worker_of is not None:
+        if view.pid in (None, process.worker_of):
+            view.workers.append(process)
+        return
+    if view.pid in (None, process.pid) and view.node == seen.node:
+        view.process, view.pid = process, process.pid
+        _sized(job, process.world_size)
+
+
+def _stack(job: Job, seen: Seen, stack: ProcessStack) -> None:
+    if stack.rank is None:
+        return
+    view = _known(job, seen, stack.rank)
+    if stack.worker:
+        view.worker_stacks.append(stack)
+    elif view.stack is None or (not view.stack.threads and stack.threads):
+        view.stack = stack
+        view.pid = view.pid or stack.pid
+
+
+def _dump(job: Job, seen: Seen, dump: Dump) -> None:
+    view = _known(job, seen, dump.rank)
+    if view.dump is None or _later(dump, view.dump):
+        view.dump = dump
+        view.refs[seen.probe] = seen.ref
+    _sized(job, dump.world_size)
+
+
+def _later(one: Dump, other: Dump) -> bool:
+    """A dump that the rank gave now counts before a file, a later file before an earlier, one with stacks before one
+    without."""
+    return (one.how == "worker server", one.mtime or 0, one.form == "pickle") > (
+        other.how == "worker server",
+        other.mtime or 0,
+        other.form == "pickle",
+    )
+
+
+def _log(job: Job, seen: Seen, log: RankLog) -> None:
+    writers = set(log.writers) | ({log.rank} if log.rank is not None else set())
+    for rank in writers | {event.rank for event in log.events if event.rank is not None}:
+        view = _known(job, seen, rank)
+        if log not in view.logs:
+            view.logs.append(log)
+    job.events += [(event, log, seen) for event in log.events]

@@ -1,0 +1,80 @@
+"""All rules over all evidence: the one way from readings to a diagnosis."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import pkgutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from probes.diagnosis import rules
+from probes.diagnosis.core import Evidence, Hypothesis, Rule, Seen
+from probes.diagnosis.paths import PathState, path_states
+from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """`ranked`: most probable first, summing to 1; `paths` by id. `failed`: rules that stopped on this evidence."""
+
+    ranked: tuple[Ranked, ...]
+    paths: Mapping[str, PathState]
+    failed: Mapping[str, str]
+
+    @property
+    def verdict(self) -> Ranked:
+        return self.ranked[0]
+
+
+@functools.cache
+def all_rules() -> Mapping[str, Rule]:
+    """Every rule by the name of its file. Raises ValueError for one that blames what is not in the closed list."""
+    found = {}
+    for module in pkgutil.iter_modules(rules.__path__):
+        if module.name.startswith("_"):
+            continue
+        rule: Rule = importlib.import_module(f"{rules.__name__}.{module.name}").RULE
+        if unknown := set(rule.causes) - set(causes()):
+            raise ValueError(f"rules/{module.name}.py blames {', '.join(sorted(unknown))}: not in causes.toml")
+        found[module.name] = rule
+    return found
+
+
+def diagnose(readings: Iterable[Seen]) -> Diagnosis:
+    """Judge everything that was seen. A rule that fails on it is said and costs only its own hypotheses."""
+    evidence = Evidence(readings)
+    found: list[Hypothesis] = []
+    failed = {}
+    for name, rule in all_rules().items():
+        try:
+            found += _checked(name, rule, rule.judge(evidence))
+        except Exception as error:
+            log.exception("rule %s stopped on this evidence", name)
+            failed[name] = f"{type(error).__name__}: {error}"[:300]
+    quiet = ("training_advances",) if _advances(evidence, failed) else ()
+    ranked = rank(found, quiet)
+    return Diagnosis(ranked, path_states(evidence, ranked), failed)
+
+
+def _advances(evidence: Evidence, failed: dict[str, str]) -> bool:
+    try:
+        return evidence.stalls.moving is True
+    except Exception as error:
+        failed["collectives"] = f"{type(error).__name__}: {error}"[:300]
+        return False
+
+
+def _checked(name: str, rule: Rule, hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
+    found = list(hypotheses)
+    for one in found:
+        if one.cause not in rule.causes:
+            raise ValueError(f"blames {one.cause}, which it does not declare")
+        if unknown := [signal for signal in one.signals if signal not in likelihoods()]:
+            raise ValueError(f"uses the signal {unknown[0]}, which is not in likelihoods.toml")
+        if not one.because:
+            raise ValueError(f"gives no reason for {one.cause}")
+    return found

@@ -1,0 +1,98 @@
+"""The diagnostic paths: each step's state, from what was asked and from what the ranking says. Not known is never green."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Literal
+
+from probes.diagnosis.core import Evidence
+from probes.diagnosis.ranking import Ranked
+
+State = Literal["ruled out", "suspect", "implicated", "not known"]
+WORST: tuple[State, ...] = ("ruled out", "not known", "suspect", "implicated")
+IMPLICATED, SUSPECT = 0.5, 0.02  # judgement: shares of the ranking
+ANSWERED = ("ok", "absent")
+
+
+@dataclass(frozen=True, slots=True)
+class StepState:
+    """`why` says on what the state rests; for "not known" also what would let it be known."""
+
+    id: str
+    question: str
+    state: State
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PathState:
+    """The worst of its steps."""
+
+    id: str
+    title: str
+    lane: str
+    state: State
+    steps: tuple[StepState, ...]
+
+
+@functools.cache
+def paths() -> tuple[dict[str, Any], ...]:
+    """paths.toml, in its order."""
+    return tuple(tomllib.loads((resources.files("probes.diagnosis") / "paths.toml").read_text())["paths"])
+
+
+def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, PathState]:
+    """Every path by id."""
+    shares: dict[str, tuple[float, str]] = {}
+    for one in ranked:
+        for hypothesis in (one.hypothesis, *one.consequences):
+            if one.probability > shares.get(hypothesis.cause, (0.0, ""))[0]:
+                shares[hypothesis.cause] = (one.probability, hypothesis.says)
+    found = {}
+    for path in paths():
+        steps = tuple(_step(step, evidence, shares) for step in path["steps"])
+        state = max((step.state for step in steps), key=WORST.index)
+        found[path["id"]] = PathState(path["id"], path["title"], path["lane"], state, steps)
+    return found
+
+
+def _step(step: Mapping[str, Any], evidence: Evidence, shares: Mapping[str, tuple[float, str]]) -> StepState:
+    share, says = max((shares[cause] for cause in step["causes"] if cause in shares), default=(0.0, ""))
+    state, why = _judged(step, evidence, share, says)
+    return StepState(step["id"], step["question"], state, why)
+
+
+def _judged(step: Mapping[str, Any], evidence: Evidence, share: float, says: str) -> tuple[State, str]:
+    if share >= IMPLICATED:
+        return "implicated", says
+    if share >= SUSPECT:
+        return "suspect", says
+    for _, finding in evidence.findings(*step.get("codes", ())):
+        if finding.severity in ("warn", "bad"):
+            return "suspect", finding.says
+    if lacks := step.get("lacks"):
+        return "not known", f"Golden15 does not have it yet: {lacks}"
+    return _asked(step.get("probes", ()), evidence)
+
+
+def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str]:
+    for probe in probes:
+        readings = evidence.by_probe.get(probe, [])
+        if not readings:
+            return "not known", f"{probe} was not asked"
+        silent = [one for one in readings if one.outcome not in ANSWERED]
+        missing = len(evidence.nodes) - len({one.node for one in readings})
+        if silent:
+            one = silent[0]
+            more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+            return "not known", f"{probe} on {one.node or 'a node'}{more}: {one.outcome}: {one.why}"[:300]
+        if missing:
+            return "not known", f"{probe} has not answered yet on {missing} of {len(evidence.nodes)} nodes"
+    answered = sum(one.outcome == "ok" for probe in probes for one in evidence.by_probe[probe])
+    return "ruled out", f"{', '.join(probes)}: {answered} readings, nothing speaks for it" if answered else (
+        f"{', '.join(probes)}: there is no such thing on these nodes"
+    )

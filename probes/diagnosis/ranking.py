@@ -1,0 +1,136 @@
+"""From hypotheses to probabilities that sum to 1, root causes apart from their consequences.
+
+weight = prior of the cause (causes.toml) x the likelihood ratio of each of its signals (likelihoods.toml). Signals of one
+group tell the same thing, so only the strongest of a group counts. A hypothesis that another one explains (a stopped rank
+explains a missing one) no longer competes: its signals count for the one that explains it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from probes.diagnosis.core import Hypothesis, Reason
+from probes.reference import rows
+
+CERTAIN = 0.999  # judgement: no evidence from software makes anything surer than this
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A hypothesis with its share. `consequences` are what it explains."""
+
+    hypothesis: Hypothesis
+    probability: float
+    consequences: tuple[Hypothesis, ...] = ()
+
+
+@functools.cache
+def causes() -> Mapping[str, dict[str, Any]]:
+    """The closed list, by id."""
+    return {row["id"]: row for row in rows("causes")}
+
+
+@functools.cache
+def likelihoods() -> Mapping[str, dict[str, Any]]:
+    """Likelihood ratios by signal."""
+    return {row["signal"]: row for row in rows("likelihoods")}
+
+
+@functools.cache
+def explains() -> Mapping[str, frozenset[str]]:
+    """Cause -> causes that it makes appear on the same ranks or node, also through others."""
+    direct = {row["cause"]: set(row["explains"]) for row in rows("explains")}
+    found = {}
+    for cause in direct:
+        reached: set[str] = set()
+        todo = list(direct[cause])
+        while todo:
+            one = todo.pop()
+            if one not in reached:
+                reached.add(one)
+                todo += direct.get(one, ())
+        found[cause] = frozenset(reached - {cause})
+    return found
+
+
+def strength(signals: Sequence[str]) -> float:
+    """The product of the signals' ratios, the strongest of each group. Raises KeyError for an unknown signal."""
+    best: dict[str, float] = {}
+    for signal in dict.fromkeys(signals):
+        row = likelihoods()[signal]
+        group = row.get("group", signal)
+        best[group] = max(best.get(group, 0.0), float(row["ratio"]))
+    product = 1.0
+    for ratio in best.values():
+        product *= ratio
+    return product
+
+
+def rank(hypotheses: Sequence[Hypothesis], quiet: Sequence[str] = ()) -> tuple[Ranked, ...]:
+    """Most probable first, "none" and "unknown" included. `quiet` are signals for that nothing is wrong."""
+    found = _merged(hypotheses)
+    roots: list[tuple[Hypothesis, list[Hypothesis]]] = []
+    for one in found:
+        if not any(_explained(one, other) for other in found):
+            roots.append((one, [other for other in found if _explained(other, one)]))
+    weighed = [(_weight(one, under), one, tuple(under)) for one, under in roots]
+    weighed += [(_base("none") * strength(quiet), _nothing(bool(quiet)), ()), (_base("unknown"), _else(bool(roots)), ())]
+    total = sum(weight for weight, _, _ in weighed)
+    ranked = [Ranked(one, weight / total, under) for weight, one, under in weighed]
+    return tuple(sorted(ranked, key=lambda item: -item.probability))
+
+
+def _base(cause: str) -> float:
+    return float(causes()[cause]["prior"])
+
+
+def _weight(one: Hypothesis, under: Sequence[Hypothesis]) -> float:
+    signals = [*one.signals, *(signal for other in under for signal in other.signals)]
+    return _base(one.cause) * strength(signals)
+
+
+def _explained(one: Hypothesis, by: Hypothesis) -> bool:
+    """Whether `by` would make `one` appear: by the table, on the same rank, or on the same node where no rank is named."""
+    if one is by or one.cause not in explains().get(by.cause, ()):
+        return False
+    if one.ranks and by.ranks:
+        return bool(one.ranks & by.ranks)
+    return bool(one.nodes & by.nodes)
+
+
+def _merged(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Several rules, or one rule twice, may say the same of the same thing."""
+    found: dict[tuple[object, ...], Hypothesis] = {}
+    for one in hypotheses:
+        key = (one.cause, tuple(sorted((name, str(value)) for name, value in one.subject.items())))
+        there = found.get(key)
+        if there is None:
+            found[key] = one
+            continue
+        found[key] = replace(
+            there,
+            because=_once(there.because + one.because),
+            against=_once(there.against + one.against),
+            signals=tuple(dict.fromkeys(there.signals + one.signals)),
+            would_change=tuple(dict.fromkeys(there.would_change + one.would_change)),
+            ranks=there.ranks | one.ranks,
+            nodes=there.nodes | one.nodes,
+        )
+    return list(found.values())
+
+
+def _once(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
+    return tuple(dict.fromkeys(reasons))
+
+
+def _nothing(moving: bool) -> Hypothesis:
+    says = "Training goes on, and no probe found anything wrong" if moving else "No probe found anything wrong"
+    return Hypothesis("none", {}, says, (), ())
+
+
+def _else(others: bool) -> Hypothesis:
+    says = "Something else, which no rule here knows" if others else "The evidence does not decide"
+    return Hypothesis("unknown", {}, says, (), ())
