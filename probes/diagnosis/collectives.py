@@ -1,7 +1,7 @@
 """Where the ranks of a job wait for each other: flight recorders of all ranks merged, group by group.
 
-A rank that is late in one group may itself wait in another: only who waits for nobody, differs from its group, or closes
-a cycle is to blame. Who merely waits is never accused. Time and memory grow with the number of pending entries.
+A rank that is late in one group may itself wait in another: only who waits for nobody, differs from its group, or
+closes a cycle is to blame. Who merely waits is never accused. Time and memory grow with the number of pending entries.
 """
 
 from __future__ import annotations
@@ -69,11 +69,12 @@ class Stall:
 @dataclass(slots=True)
 class Stalls:
     """`all`: every group that stands. `culprits`: ranks that others wait for and that wait for nobody. `cycle`: ranks
-    that wait for each other across groups. `moving`: the recorders show work that ended a moment ago, and none stands."""
+    that wait for each other across groups. `silent`: the few members without a dump where nobody waits. `moving`: work ended a moment ago, and no group stands."""
 
     all: list[Stall] = field(default_factory=list)
     culprits: dict[int, Stall] = field(default_factory=dict)
     cycle: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
     moving: bool | None = None
 
 
@@ -86,6 +87,8 @@ def stalls_of(job: Job) -> Stalls:
         if stall is not None:
             found.all.append(stall)
     found.moving = _moving(dumps, found.all)
+    if not found.all:
+        found.silent = _silent(job, dumps)
     found.all = [stall for stall in found.all if stall.age_s is None or stall.age_s >= LONG_S]
     found.all.sort(key=lambda stall: -(stall.age_s or 0.0))
     _blame(found)
@@ -100,7 +103,8 @@ def _by_group(dumps: Mapping[int, Dump]) -> dict[GroupKey, dict[int, Group]]:
     found: dict[GroupKey, dict[int, Group]] = {}
     for rank, dump in dumps.items():
         for group in dump.groups:
-            members = frozenset(group.ranks) if group.spans is not None else None
+            ranks = group.ranks
+            members = frozenset(ranks) if ranks is not None else None
             found.setdefault((group.name, members), {})[rank] = group
     for name, members in [key for key in found if key[1] is None]:
         named = [key for key in found if key[0] == name and key[1] is not None]
@@ -126,6 +130,14 @@ def _stall(job: Job, key: GroupKey, groups: Mapping[int, Group], dumps: Mapping[
     stall.late = {rank: reached.get(rank, 0) for rank in sorted(members - silent) if reached.get(rank, 0) < seq}
     _differences(stall, groups, dumps)
     return stall
+
+
+def _silent(job: Job, dumps: Mapping[int, Dump]) -> tuple[int, ...]:
+    """Members of the dumps' groups that have none themselves: the dump of the rank that failed is often the one that is
+    missing (pytorch#196968). Nothing where many are missing: then nobody collected them."""
+    members = {rank for dump in dumps.values() for group in dump.groups for rank in group.ranks or ()}
+    absent = sorted((members or set(job.world or ())) - set(dumps))
+    return tuple(absent) if len(dumps) > 1 and len(absent) <= max(1, len(members) // 8) else ()
 
 
 def _default(name: str, desc: str) -> bool:

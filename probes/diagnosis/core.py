@@ -105,6 +105,13 @@ class Evidence:
 
         return stalls_of(self.job)
 
+    @functools.cached_property
+    def suspects(self) -> Any:
+        """The ranks that others wait for: {rank: diagnosis.suspects.Suspect}."""
+        from probes.diagnosis.suspects import suspects
+
+        return suspects(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:

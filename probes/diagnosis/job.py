@@ -11,7 +11,7 @@ from probes.catalog._process_facts import Process
 from probes.catalog._rank_facts import Rank
 from probes.catalog._stack_facts import ProcessStack
 from probes.catalog._stack_waits import Wait, waits_in
-from probes.diagnosis.core import Evidence, Seen
+from probes.diagnosis.core import Evidence, Reason, Seen
 
 
 @dataclass(slots=True)
@@ -47,6 +47,17 @@ class RankView:
         seen = self.process or self.stack
         return seen is not None and seen.state in ("T", "t")
 
+    @property
+    def subject(self) -> dict[str, str | int]:
+        """The rank and, where known, its node: whom a hypothesis blames."""
+        subject: dict[str, str | int] = {"rank": self.rank}
+        return subject | {"node": self.node} if self.node else subject
+
+    @property
+    def headline(self) -> str:
+        """`Rank 131 on gpu-017`, to begin a sentence."""
+        return f"R{self.called[1:]}"
+
     def ref(self, *probes: str) -> str:
         """The reading that the first of these probes gave of this rank, or of any."""
         return next((self.refs[p] for p in probes if p in self.refs), next(iter(self.refs.values()), ""))
@@ -76,6 +87,13 @@ class Job:
     def world(self) -> range | None:
         """Every rank that should be there."""
         return range(self.world_size) if self.world_size else None
+
+
+def quoted(event: LogEvent, log: RankLog, seen: Seen, says: str = "") -> Reason:
+    """A claim that stands on a line of a log: `says`, or the line itself, with file and line number."""
+    file = log.file.rpartition("/")[2] or "log"
+    line = f" line {event.line}" if event.line else ""
+    return Reason(f"{says} ({file}{line})" if says else f"{file}{line}: {event.text[:200]}", seen.ref)
 
 
 def job_of(evidence: Evidence) -> Job:

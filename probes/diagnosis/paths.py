@@ -1,4 +1,4 @@
-"""The diagnostic paths: each step's state, from what was asked and from what the ranking says. Not known is never green."""
+"""The diagnostic paths: the state of each step, from what was asked and from the ranking. Not known is never green."""
 
 from __future__ import annotations
 

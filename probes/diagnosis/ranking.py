@@ -1,8 +1,8 @@
 """From hypotheses to probabilities that sum to 1, root causes apart from their consequences.
 
-weight = prior of the cause (causes.toml) x the likelihood ratio of each of its signals (likelihoods.toml). Signals of one
-group tell the same thing, so only the strongest of a group counts. A hypothesis that another one explains (a stopped rank
-explains a missing one) no longer competes: its signals count for the one that explains it.
+weight = prior of the cause (causes.toml) x the likelihood ratio of each of its signals (likelihoods.toml). Signals of
+one group tell the same thing, so only the strongest of a group counts. A hypothesis that another one explains (a
+stopped rank explains a missing one) no longer competes: its signals count for the one that explains it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ def rank(hypotheses: Sequence[Hypothesis], quiet: Sequence[str] = ()) -> tuple[R
         if not any(_explained(one, other) for other in found):
             roots.append((one, [other for other in found if _explained(other, one)]))
     weighed = [(_weight(one, under), one, tuple(under)) for one, under in roots]
-    weighed += [(_base("none") * strength(quiet), _nothing(bool(quiet)), ()), (_base("unknown"), _else(bool(roots)), ())]
+    weighed += [
+        (_base("none") * strength(quiet), _nothing(bool(quiet)), ()),
+        (_base("unknown"), _else(bool(roots)), ()),
+    ]
     total = sum(weight for weight, _, _ in weighed)
     ranked = [Ranked(one, weight / total, under) for weight, one, under in weighed]
     return tuple(sorted(ranked, key=lambda item: -item.probability))
@@ -93,7 +96,7 @@ def _weight(one: Hypothesis, under: Sequence[Hypothesis]) -> float:
 
 
 def _explained(one: Hypothesis, by: Hypothesis) -> bool:
-    """Whether `by` would make `one` appear: by the table, on the same rank, or on the same node where no rank is named."""
+    """Whether `by` would make `one` appear: on the same rank, or on the same node where no rank is named."""
     if one is by or one.cause not in explains().get(by.cause, ()):
         return False
     if one.ranks and by.ranks:

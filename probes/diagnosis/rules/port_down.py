@@ -1,0 +1,58 @@
+"""A port of an HCA is down while the others are up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.core import Finding
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.job import quoted
+
+CAUSE = "ib.link_down"
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    up = sum(port.state == "ACTIVE" for seen in evidence.of("ib.ports") for port in seen.facts.ports)
+    everywhere = any(stall.complete for stall in evidence.stalls.all)
+    for seen, finding in evidence.findings("ib.port_down", "ib.port_not_active"):
+        if finding.severity == "info":
+            continue
+        yield _down(evidence, seen, finding, up, everywhere)
+
+
+def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere: bool) -> Hypothesis:
+    hca, port = str(finding.subject["hca"]), finding.subject["port"]
+    because = [Reason(finding.says + (f"; {up} other ports are ACTIVE" if up else ""), seen.ref)]
+    signals = ["port_down" if finding.severity == "bad" else "port_down_unused"]
+    for source, link in evidence.findings("kernel.link"):
+        if source.node == seen.node and str(link.subject.get("device", link.subject.get("hca", ""))).startswith(hca):
+            because.append(Reason(link.says, source.ref))
+            signals.append("port_down_in_log")
+    for event, log, source in evidence.job.said("ib_completion", "ib_async"):
+        if event.where.partition(":")[0] == hca and source.node in (seen.node, ""):
+            because.append(quoted(event, log, source))
+            signals.append("completion_error")
+            break
+    if everywhere:
+        stall = next(stall for stall in evidence.stalls.all if stall.complete)
+        rank = evidence.job.view(min(stall.waiting))
+        because.append(
+            Reason(f"all ranks are in {stall.called}, and it does not end", rank.ref("rank.flight_recorder"))
+        )
+        signals.append("launched_everywhere")
+    against: tuple[Reason, ...] = ()
+    if evidence.stalls.moving:
+        against = (Reason("the recorders of the ranks show work that ended a moment ago", seen.ref),)
+    return Hypothesis(
+        CAUSE,
+        {"node": seen.node, "hca": hca, "port": port},
+        f"Port {port} of {hca} on {seen.node} {finding.says.partition(' ')[2]}",
+        tuple(because),
+        tuple(dict.fromkeys(signals)),
+        against=against,
+        would_change=("the port ACTIVE at a second look", "a topology in which this port has no cable"),
+        nodes=frozenset({seen.node}),
+    )
+
+
+RULE = Rule((CAUSE,), judge)
