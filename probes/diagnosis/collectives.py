@@ -69,7 +69,8 @@ class Stall:
 @dataclass(slots=True)
 class Stalls:
     """`all`: every group that stands. `culprits`: ranks that others wait for and that wait for nobody. `cycle`: ranks
-    that wait for each other across groups. `silent`: the few members without a dump where nobody waits. `moving`: work ended a moment ago, and no group stands."""
+    that wait for each other across groups. `silent`: the few members without a dump where nobody waits.
+    `moving`: work ended a moment ago, and no group stands."""
 
     all: list[Stall] = field(default_factory=list)
     culprits: dict[int, Stall] = field(default_factory=dict)

@@ -97,7 +97,7 @@ def _by_absence(evidence: Evidence) -> Iterator[Suspect]:
         )
         against = Reason("a dump that nobody collected looks the same", because.reading)
         yield Suspect(
-            view, "left no flight-recorder dump, the others did", (because,), ("rank_without_dump",), against=(against,)
+            view, "left no flight-recorder dump, the others did", (because,), ("dump_missing",), against=(against,)
         )
 
 

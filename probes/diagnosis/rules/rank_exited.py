@@ -16,7 +16,8 @@ from probes.diagnosis.suspects import ranks_said
 EXITED = "fw.rank_exited"
 # Exceptions that tell of another rank's end or of waiting: never the cause of it.
 OF_OTHERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "ChildFailedError",
-    "SignalException", "DistError", "BrokenPipeError", "ConnectionResetError", "ConnectionError", "EOFError", "TimeoutError")  # fmt: skip
+    "SignalException", "DistError", "BrokenPipeError", "ConnectionResetError", "ConnectionError",
+    "EOFError", "TimeoutError")  # fmt: skip
 WORDS_OF_OTHERS = ("onnection closed by peer", "onnection reset by peer", "Timed out waiting",
     "NCCL communicator was aborted", "ncclRemoteError", "Broken pipe", "monitoredBarrier", "failed to connect",
     "wait timeout", "DataLoader worker", "Detected mismatch between collectives", "did not receive grad",
