@@ -19,7 +19,7 @@ LINE = 1500  # bytes of a line that are sent
 WORDS = (
     ("error", 50, 50, (
         "Watchdog caught", "watchdog", "ast enqueued", "Heartbeat monitor", "collective #", "Timeout at collective",
-        "lagging", "ismatch", "expected size", "monitoredBarrier", "dump signal", "to signal dumping", "debug info",
+        "lagging", "ismatch", "expected size", "monitoredBarrier", "ump signal", "to signal dumping", "debug info",
         "should dump", "remote error", "blocking wait", "acquire GIL", "process down", "failed or timed out",
         "attempting to dump", "NCCL WARN", "NCCL error", "nccl", "onnection closed", "reset by peer",
         "Got completion", "async event", "async fatal", "GID table", "Timed out waiting", "timed out", "imeout",
