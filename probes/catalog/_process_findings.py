@@ -32,7 +32,10 @@ def findings(found: RankProcesses) -> Iterator[Finding]:
             )
             yield Finding("rank.zombie", "bad", f"{says}: one of its ranks is gone", {"pid": hidden.pid})
     for group in found.cgroups:
-        yield from _killed(group)
+        # Events of cgroups v2 count what is below them too: the outer one, which has the limit, speaks for both.
+        above = [other for other in found.cgroups if group.folder.startswith(other.folder + "/")]
+        if all(other.oom_kills != group.oom_kills for other in above):
+            yield from _killed(group)
         yield from _throttled(group)
 
 

@@ -16,6 +16,7 @@ from probes.runner import read
 MANY_PROCESSES = 512
 MANY_THREADS = 512  # per process: those that are looked at
 SHOWN_THREADS = 48  # of a rank; of a child a sixth: the rest is counted by name, state and function
+ASLEEP = "SITt"  # a stopped or traced process is told by its main thread
 IDLE_NS = 1000000  # who ran or waited for a CPU less than this between the looks was idle
 LOOK_S = 1.3  # a look that lasts longer stops reading threads
 STATUS = ("VmRSS", "VmLck", "VmPin", "VmSwap", "TracerPid", "Threads", "SigPnd", "ShdPnd")
@@ -100,7 +101,7 @@ def reduced(pid: int, one: dict[str, Any], two: dict[str, Any], most: int) -> di
 
     def order(item: tuple[int, dict[str, Any], dict[str, Any]]) -> tuple[bool, bool, int]:
         tid, early, late = item
-        asleep = late["state"] in "SI" and early["state"] in "SI"
+        asleep = late["state"] in ASLEEP and early["state"] in ASLEEP
         return (tid != pid, asleep, -moved(early, late))
 
     both.sort(key=order)
