@@ -86,6 +86,8 @@ def _asker(address: str, pid: int) -> Callable[[], str]:
                 second = ask(address, 1.0)
         except ConnectionRefusedError:
             raise Absent(NO_ONE)  # noqa: B904
+        except socket.timeout:  # noqa: UP041  (no TimeoutError before Python 3.10)
+            raise OSError(f"it took the connection and did not answer within {ANSWER_S} s")  # noqa: B904
         return json.dumps({"at": at, "first": len(first)}) + "\n" + first + second
 
     return work
