@@ -133,8 +133,8 @@ KERNEL: tuple[tuple[str, Kind], ...] = (
     ("futex", "native wait"),
     *((name, "input/output") for name in ("nfs", "rpc_", "fuse_", "request_wait_answer", "cl_sync", "ll_", "ptlrpc",
         "ceph_", "fifo_open", "wait_for_partner", "io_schedule", "folio_wait", "wait_on_page", "pipe_read",
-        "pipe_write", "flock", "jbd2", "xfs_", "ext4_", "blk_", "inet_csk_accept", "tcp_recvmsg", "sk_wait_data", "skb_wait",
-        "unix_stream", "poll_schedule", "ep_poll", "do_wait")),
+        "pipe_write", "flock", "jbd2", "xfs_", "ext4_", "blk_", "inet_csk_accept", "tcp_recvmsg", "sk_wait_data",
+        "skb_wait", "unix_stream", "poll_schedule", "ep_poll", "do_wait")),
 )  # fmt: skip
 
 

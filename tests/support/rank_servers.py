@@ -61,13 +61,13 @@ wait_for_the_end_of_the_test()
 class Rank:
     """One such process. `asked()` is what its server was asked so far."""
 
-    def __init__(self, number: int, world: int, env: dict[str, str], told: dict[str, Any], program: Path):
+    def __init__(self, number: int, world: int, env: dict[str, str], told: dict[str, Any], program: Path, python: str):
         program.write_text(PROGRAM)
         words = {"socket": "", "thread": "pt_workerserver", "answers": {}, "mode": "", **told}
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH", "XDG", "RANK"))}
         clean |= {"RANK": str(number), "WORLD_SIZE": str(world), "TORCHELASTIC_RUN_ID": f"test-{os.getpid()}", **env}
         self.process = subprocess.Popen(
-            [sys.executable, str(program), json.dumps(words)],
+            [python, str(program), json.dumps(words)],
             env=clean, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.pid = self.process.pid
@@ -86,9 +86,11 @@ def start_rank(tmp_path: Path) -> Iterator[Any]:
     """Starts ranks with home folders of their own; all are gone after the test."""
     running: list[Rank] = []
 
-    def start(number: int, world: int = 4, env: dict[str, str] | None = None, **told: Any) -> Rank:
+    def start(
+        number: int, world: int = 4, env: dict[str, str] | None = None, python: str = sys.executable, **told: Any
+    ) -> Rank:
         home = {"HOME": str(tmp_path / "home")}
-        running.append(Rank(number, world, home | (env or {}), told, tmp_path / f"rank_{number}.py"))
+        running.append(Rank(number, world, home | (env or {}), told, tmp_path / f"rank_{number}.py", python))
         return running[-1]
 
     yield start
