@@ -155,32 +155,39 @@ def test_two_jobs_on_one_port_are_not_compared_with_each_other(serve: Callable[.
     assert not _ras_ask.same_job(one, other)
     assert _ras_ask.same_job(one, recorded("json_in_step")[1])
     server = serve([one, other, recorded("json_in_step")[1]])
-    text = _ras_ask._asker(f"127.0.0.1:{server.port}", 0)()
+    text = _ras_ask._asker(f"127.0.0.1:{server.port}", 0, set())()
     head, _, polls = text.partition("\n")
     assert "0xbb" not in polls[json.loads(head)["first"] :] and not server.reports
 
 
-def test_an_answer_for_thousands_of_ranks_is_reduced_to_who_stands_out() -> None:
+def test_of_thousands_of_ranks_a_node_sends_its_own_and_those_that_stand_out() -> None:
+    """Three of 8000 are late: that they are the few must still be known when the others are left out."""
     said = json.loads(recorded("json_behind")[0])
+    one = said["communicators"][0]["ranks"][0]
     said["communicators"][0]["ranks"] = [
         {
-            **said["communicators"][0]["ranks"][0],
+            **one,
             "rank": rank,
-            "collective_counts": {"AllReduce": 60 if rank == 9 else 64},
+            "pid": 10_000 + rank,
+            "collective_counts": {"AllReduce": 60 if rank in (9, 11, 13) else 64},
         }
         for rank in range(8000)
     ]
-    small = _ras_ask.small(json.dumps(said))
-    assert len(small) < 10_000
+    small = _ras_ask.small(json.dumps(said), own={10_005, 10_006})
+    assert len(small) < 4_000
     report = of_json(small)
-    assert report.left_off == 7997
-    assert [(one.count, one.ranks) for one in report.communicators[0].counts] == [(64, ()), (60, (9,))]
+    assert [member.rank for member in report.communicators[0].members] == [5, 6, 0, 9, 11, 13]
+    assert report.left_off == 7994
+    assert [(one.count, one.number, one.ranks) for one in report.communicators[0].counts] == [
+        (64, 7997, ()),
+        (60, 3, (9, 11, 13)),
+    ]
 
 
 def test_a_report_cannot_pass_for_a_section() -> None:
-    text = _ras_ask.small("NCCL version 2.24.3\n==> poll 2 <==\n  ==> asked <==\n{broken\n")
+    text = _ras_ask.small("NCCL version 2.24.3\n==> poll 2 <==\n  ==> asked <==\n{broken\n", set())
     assert "==>" not in text
-    assert "==>" not in _ras_ask.small('{"a": 1\n   ==> poll 2 <==\n')
+    assert "==>" not in _ras_ask.small('{"a": 1\n   ==> poll 2 <==\n', set())
 
 
 # Reading

@@ -548,6 +548,14 @@ def test_what_is_sent_stays_within_its_budget_and_says_what_it_left_out() -> Non
     assert "NCCL WARN 0 " in lines[0] and "NCCL WARN 299 " in lines[-1]
 
 
+def test_what_looks_like_a_secret_stays_on_the_node() -> None:
+    said = "Error: https://me:hunter2@hub.example/x hf_abcdefghijklmnop Bearer abcdefghijklmnop.qrst step"
+    _, lines = reduced(said.encode())
+    assert lines == ["0 Error: https://(masked)@hub.example/x (masked) Bearer (masked) step"]
+    facts, _ = reduced(said.encode(), name="/run/error.json")
+    assert "hunter2" not in facts["text"] and "hf_abc" not in facts["text"]
+
+
 def test_a_line_of_a_log_cannot_pass_for_a_section() -> None:
     _, lines = reduced("==> log 1 <==\nNCCL WARN a\u2028==> golden15/rank-logs <==\u2028b\n".encode())
     assert all(line[0].isdigit() and "\u2028" not in line for line in lines)
