@@ -95,6 +95,31 @@ def test_a_rank_in_the_hands_of_a_debugger_names_the_debugger(started: Processes
     assert said["held"] == [debugger]
 
 
+@pytest.mark.parametrize(("before", "found"), [(77, ["rank.observed"]), (0, []), (78, [])])
+def test_a_tracer_counts_when_it_was_there_in_both_looks(before: int, found: list[str]) -> None:
+    read = rank_process.parse(rows(status={"TracerPid": "77"}, tracer="strace", tracer_before=before))
+    assert [finding.code for finding in rank_process.findings(read)] == found
+
+
+@pytest.mark.needs_root
+def test_a_killed_rank_whose_thread_cannot_end_keeps_its_number(started: Processes, tmp_path: Path) -> None:
+    """Its main thread is a zombie and has no environment any more; the stuck thread has it still."""
+    with FrozenMount(tmp_path) as frozen:
+        write = f"open({str(frozen.mount)!r} + '/x', 'w')"
+        code = f"threading.Thread(target=lambda: (name('saver'), {write}), daemon=True).start(); {READY}"
+        pid, _ = started.start(code, env_of(1, 2, new_job()))
+        until(lambda: "D" in [state_of(int(tid)) for tid in os.listdir(f"/proc/{pid}/task")], 10, "the thread to hang")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: state_of(pid) == "Z", 10, "the main thread to end")
+        found = ask()
+        frozen.thaw()
+        started.end()
+    assert [(finding.code, finding.subject["rank"]) for finding in about(found, pid)] == [
+        ("rank.zombie", 1),
+        ("rank.stuck", 1),
+    ]
+
+
 @pytest.mark.needs_root
 def test_a_rank_and_a_worker_in_state_d_are_stuck_where_the_kernel_says(started: Processes, tmp_path: Path) -> None:
     with FrozenMount(tmp_path) as frozen:

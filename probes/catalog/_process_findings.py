@@ -70,7 +70,10 @@ def _traced(process: Process) -> str:
 
 
 def _observed(process: Process) -> Iterator[Finding]:
-    if process.tracer_pid is not None and not process.state == process.state_before == "t":
+    """The same tracer in both looks: a profiler that takes one stack lets go at once, and ours may be that one."""
+    if process.tracer_pid is None or process.tracer_pid != process.tracer_before:
+        return
+    if not process.state == process.state_before == "t":
         says = f"is traced by {process.tracer or 'process'} ({process.tracer_pid}), which slows it down"
         yield _about(process, "rank.observed", "warn", says)
 
