@@ -195,7 +195,7 @@ WRAPPERS = frozenset((
     "deepspeed", "starter", "starter-suid", "apptainer", "singularity", "enroot", "bwrap", "sleep", "sshd", "tee",
     "make",
 ))  # fmt: skip
-MANY_PROCESSES = 32768
+MANY_PROCESSES, MANY_RANKS = 32768, 4096
 ENVIRON_S = 0.7  # per round: the environment of one process is read in microseconds
 
 
@@ -213,7 +213,7 @@ def rank_scan() -> Dict[str, Any]:
     first), worker_of, wrappers, env}], "orphans": the same of data-loader workers whose rank is gone, "unread":
     [{pid, ppid, comm, state, wchan, why}], "denied": processes that this login may not look at, "denied_python":
     how many of them are called python or pt_*, "seen": all processes with memory of their own, "skipped": those over
-    MANY_PROCESSES}. Ids and numbers not told are None.
+    MANY_PROCESSES and MANY_RANKS}. Ids and numbers not told are None.
 
     A variable that a program sets for itself (os.environ["RANK"] = ...) is not seen: the kernel shows the start.
     """
@@ -223,15 +223,18 @@ def rank_scan() -> Dict[str, Any]:
         ours = os.getppid()
         processes = {pid: row for pid, row in processes.items() if ours not in [pid] + _ancestors(pid, parents)}
     answers = _environs(processes)
-    marked, unread, denied = {}, [], []
+    marked = {}  # type: Dict[int, Dict[str, Any]]
+    unread, denied = [], []
     for pid, row in processes.items():
         kind, env = answers.get(pid, ("unread", {}))
         identity = _identity(env)
         if kind == "denied":
             denied.append(row["comm"])
-        elif identity and kind == "ok":
+        elif identity and kind == "ok" and len(marked) < MANY_RANKS:
             row.update(identity, env=env)
             marked[pid] = row
+        elif identity and kind == "ok":
+            skipped += 1
         elif kind == "unread" or row["state"] in "ZX":
             unread.append(row)
     found, orphans = _sort_out(marked, parents)
@@ -243,7 +246,9 @@ def rank_scan() -> Dict[str, Any]:
         row["wchan"] = process_state(row["pid"])[1]
         ended = row["state"] in "ZX"
         row["why"] = "ended, not yet reaped by the parent of ranks" if ended else "its environment could not be read"
+    boot = _boot_time()
     for row in found + orphans:
+        row["start_time"] = None if boot is None else boot + row["started"] / os.sysconf("SC_CLK_TCK")
         _add_status(row)
     seen = {"denied": len(denied), "seen": len(processes), "skipped": skipped}
     seen["denied_python"] = len([comm for comm in denied if comm.startswith(("python", "pt_"))])
@@ -310,12 +315,25 @@ def _environs(processes: Dict[int, Dict[str, Any]]) -> Dict[int, Tuple[str, Dict
     return answers
 
 
+def _environ(pid: int) -> str:
+    """Of a process whose main thread has ended, that of a thread which cannot end: killed, but stuck in a driver."""
+    try:
+        return read("/proc/%d/environ" % pid, 1048576)
+    except ProcessLookupError:  # it has no memory any more
+        for thread in os.listdir("/proc/%d/task" % pid)[:64]:
+            try:
+                return read("/proc/%d/task/%s/environ" % (pid, thread), 1048576)
+            except ProcessLookupError:
+                continue
+        raise
+
+
 def _environ_reader(pids: List[int]) -> Callable[[], str]:
     def work() -> str:
         for pid in pids:
             kind, env = "ok", {}  # type: Tuple[str, Dict[str, str]]
             try:
-                env = _allowed(read("/proc/%d/environ" % pid, 1048576))
+                env = _allowed(_environ(pid))
             except PermissionError:
                 kind = "denied"
             except OSError as error:
@@ -449,16 +467,18 @@ def _joined(members: Dict[int, List[int]], marked: Dict[int, Dict[str, Any]]) ->
 
     Its children were handed to init or to the launcher. Two jobs that only look alike have two launchers.
     """
-    groups = []  # type: List[List[int]]
+    groups = {}  # type: Dict[Any, List[List[int]]]
     for top in sorted(members, key=lambda pid: marked[pid]["ppid"] == 1):
-        for group in groups:
+        row = marked[top]
+        alike = groups.setdefault((row["rank"], row["world_size"]), [])
+        for group in alike[:64]:  # a rank is not there more often, but for somebody who wants to keep us busy
             first = marked[group[0]]
-            if _same_rank(first, marked[top]) and marked[top]["ppid"] in (1, first["ppid"]):
+            if _same_rank(first, row) and row["ppid"] in (1, first["ppid"]):
                 group += members[top]
                 break
         else:
-            groups.append(list(members[top]))
-    return groups
+            alike.append(list(members[top]))
+    return [group for alike in groups.values() for group in alike]
 
 
 def _exe(pid: int) -> str:
@@ -499,9 +519,19 @@ def _trainer(group: List[int], marked: Dict[int, Dict[str, Any]], lines: Dict[in
     return min(able)[3] if able else None
 
 
+def _boot_time() -> Optional[int]:
+    """Seconds since the epoch; None when /proc/stat does not tell."""
+    try:
+        lines = read("/proc/stat", 4194304).split("\n")
+    except OSError:
+        return None
+    times = [line.split()[1] for line in lines if line.startswith("btime ")]
+    return int(times[0]) if times and times[0].isdigit() else None
+
+
 def _add_status(row: Dict[str, Any]) -> None:
-    """User, pids as containers see them, and when it started by the clock of the wall."""
-    row["uid"], row["ns_pids"], row["start_time"] = None, [], None
+    """Its user, and its pids as containers see them."""
+    row["uid"], row["ns_pids"] = None, []
     try:
         for line in read("/proc/%d/status" % row["pid"], 16384).split("\n"):
             words = line.split()
@@ -509,9 +539,6 @@ def _add_status(row: Dict[str, Any]) -> None:
                 row["uid"] = int(words[1])
             elif line.startswith("NSpid:"):
                 row["ns_pids"] = [int(word) for word in words[1:]]
-        for line in read("/proc/stat", 1048576).split("\n"):
-            if line.startswith("btime "):
-                row["start_time"] = int(line.split()[1]) + row["started"] / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         pass
 
@@ -1006,13 +1033,15 @@ class Runner:
 
 def main(plan: Dict[str, Any], watch_stdin: bool = True) -> None:
     """Run a plan: {"probes": [{"name", "command" | "collect", "timeout_s", "max_bytes", "lock", "brings",
-    "attachments"}], "modules", "attachments", "deadline_s", "max_bytes", "parallel", "site"}. Does not return.
+    "attachments"}], "modules", "attachments", "not_attached", "deadline_s", "max_bytes", "parallel", "site"}.
+    Does not return.
 
     `watch_stdin` is false when standard input was the program itself (`python3 -I -S - < program`).
     """
     os.environ.update({"PATH": os.environ.get("PATH", "") + ":" + DEFAULT_PATH, "LC_ALL": "C", "HOME": "/"})
     os.chdir("/")
     sys.dont_write_bytecode = True  # read-only; and under the file size limit a .pyc would be cut off and left broken
+    _not_attached.update(plan.get("not_attached", {}))
     runner = Runner(plan, watch_stdin)
     try:
         runner.run()

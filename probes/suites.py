@@ -29,20 +29,32 @@ class Suite:
         return tuple(known[name] for name in self.probes)
 
     def plan(self) -> Plan:
-        """Raises NoAttachment when what it attaches is not installed here."""
-        carried = tuple(attachments.load(name) for name in self.attaches)
-        return Plan(self.members(), deadline_s=self.deadline_s, attachments=carried)
+        """What to ask. Where an attachment is not installed here, the probe that wants it says so in its own answer."""
+        carried, lacking = [], {}
+        for name in self.attaches:
+            try:
+                carried.append(attachments.load(name))
+            except attachments.NoAttachment as error:
+                lacking[name] = str(error)
+        return Plan(self.members(), deadline_s=self.deadline_s, attachments=tuple(carried), not_attached=lacking)
 
 
 SUITES = {
     suite.name: suite
     for suite in (
         Suite("capture", "what may vanish, from every node", (
-            "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 12.0),
+            "rank.map", "rank.process", "rank.log", "nccl.ras", "host.clock", "host.kernel_log", "host.load",
+            "host.storage", "ib.ports", "gpu.state"), 12.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", ("host.clock", "host.kernel_log", "host.load", "host.storage"), 10.0),
         Suite("gpu", "the GPUs and what the kernel says of them", ("host.kernel_log", "gpu.state"), 12.0),
         Suite("fabric", "the InfiniBand and RoCE ports", ("ib.ports",), 8.0),
+        Suite("hang", "what every rank waits in", ("rank.flight_recorder", "rank.stack"), 20.0),
+        Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
+            ("rank.flight_recorder", "rank.stack"), 24.0, attaches=("py-spy",)),
+        Suite("dump", "ask each rank, once, to write its flight recorder", ("rank.flight_recorder_trigger",), 14.0),
+        Suite("ranks", "the training processes and how they stand", (
+            "rank.map", "rank.process", "rank.env", "rank.log", "nccl.ras"), 12.0),
     )
 }  # fmt: skip
 

@@ -145,7 +145,7 @@ def _from_server(row: Mapping[str, Any]) -> Callable[[], str]:
         if not asked:
             return json.dumps({"why": "its worker server has no recorder" if can else "its worker server is silent"})
         for name, query in asked:
-            data = _rank_reach.ask(path, f"POST /handler/{name}{query}", LIMITS["input_bytes"], SERVER_S)
+            data = _rank_reach.ask(path, f"POST /handler/{name}{query}", LIMITS["input_bytes"], SERVER_S - 1)
             if b'"entries"' in data or (data[:1] == b"\x80" and len(data) > EMPTY_BYTES):
                 break
         return _stamped(row, "worker server", path, None, data)

@@ -25,7 +25,7 @@ _LIBRARY = re.compile(
     r"site-packages|dist-packages|<frozen |/lib(?:64)?/python\d|<string>|torch/distributed/|<__array_"
 )
 _FRAME = re.compile(r'  File "([^"\n]{1,400})", line (\d{1,9})(?:, in (\S{1,120}))?')
-_ENDS = re.compile(r"([A-Za-z_][\w.]{0,160}?)(?:: (.{0,400}))?$")
+_ENDS = re.compile(r"([A-Za-z_][\w.]{0,160})(?:: (.{0,400})|$)")
 # Python ends a process with these when somebody else asked it to, or repeats with them what was told before.
 _AFTERWARDS = ("ChildFailedError", "SignalException", "KeyboardInterrupt", "SystemExit", "DistBackendError")
 

@@ -44,9 +44,9 @@ KINDS: dict[str, str] = {
     "peer_closed": "lost its connection to a peer",
     "store_closed": "lost its connection to the store",
     "barrier_victim": "waited at a monitored barrier",
-    "torchrun_signal": "was asked to end by torchrun",
+    "torchrun_signal": "was asked to end (SIGTERM)",
     "watchdog_ended": "was taken down by torch's watchdog",
-    "nan": "met NaN or infinity",
+    "nan": "wrote of NaN or infinity",
     "watchdog_status": "told how far it is",
     "dump_signal": "was asked for its flight recorder",
     "dump_written": "wrote its flight recorder",
@@ -112,7 +112,7 @@ class RankLog:
     writers: tuple[int, ...] = ()  # ranks that write to it
     why: str = ""  # why it was not read, or who reads the pipe
     deleted: bool = False  # has no name any more; it is read through the process that holds it open
-    size_bytes: int | None = None
+    size_bytes: int | None = None  # of a text that was brought: characters, as read_bytes
     read_bytes: int | None = None
     written_at: float | None = None  # last change of the file, by the clock of its file system
     skipped_lines: int = 0  # lines of interest too many to send

@@ -93,6 +93,12 @@ def _detail(event: LogEvent) -> str:
         number = f", number {event.seq} counted from 0" if event.seq is not None else ""
         mine, other = f"{event.op} {list(event.sizes)}", f"{more.get('peer_op')} [{more.get('peer_shape', '')}]"
         return f": {mine}, while rank {', '.join(map(str, event.about))} runs {other}{number}"
+    if event.kind == "collective_mismatch" and "received" in more:
+        return (
+            f": it got {more['received']} bytes where it expected {more['expected']}; it or the sender is the odd one"
+        )
+    if event.kind == "fatal_signal" and event.name:
+        return f": {event.name}" + (f" (process {more['pid']})" if "pid" in more else "")
     if event.kind == "barrier_missed":
         return f": rank {more.get('reporter')} waited {more.get('timeout_ms')} ms for it"
     if event.kind == "ib_completion":
@@ -110,10 +116,12 @@ def _detail(event: LogEvent) -> str:
 
 
 def _status(event: LogEvent, events: list[LogEvent]) -> str:
-    """How far the rank was in the group of its time-out, as the watchdog printed it."""
-    if event.kind != "watchdog_timeout":
-        return ""
+    """What another line of the rank adds: how far it was in the group of its time-out, or which parameters."""
     for other in events:
+        if event.kind == other.kind == "ddp_unused" and "parameters" in other.more:
+            return f"; without one: {other.more['parameters']}"
+        if event.kind != "watchdog_timeout":
+            continue
         if other.kind == "watchdog_status" and other.group == event.group and "enqueued" in other.more:
             return f"; last enqueued {other.more['enqueued']}, last completed {other.more['completed']}"
     return ""

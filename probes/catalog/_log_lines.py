@@ -19,6 +19,7 @@ from probes.catalog._log_events import Clock
 from probes.core import clean
 
 LINE_LIMIT = 8192
+MOST_CHARACTERS = 33_554_432  # of one text: about ten seconds of reading
 PIECES = 64  # of one line: bars and ranks that write at once glue lines together
 
 
@@ -80,10 +81,26 @@ _GLUED = re.compile(r"(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))|(?<=[^\s\[:]
 
 
 def log_lines(text: str, zone: Zone) -> Iterator[Line]:
-    """The lines of a whole file, numbered from 1. Linear in the text; each line is cut at LINE_LIMIT."""
-    rows = text.split("\n")
-    labelled = is_labelled(rows[:60])
-    for number, row in enumerate(rows, 1):
+    """The lines of a whole file, numbered from 1. Linear in the text; each line is cut at LINE_LIMIT.
+
+    Of a text over MOST_CHARACTERS the first quarter of that and the last three are read: see `characters_read`.
+    """
+    labelled = is_labelled(text[:65536].split("\n")[:60])
+    if len(text) <= MOST_CHARACTERS:
+        yield from _numbered(text, 1, zone, labelled)
+        return
+    first, last = MOST_CHARACTERS // 4, len(text) - MOST_CHARACTERS // 4 * 3
+    yield from _numbered(text[:first], 1, zone, labelled)
+    yield from _numbered(text[last:], 1 + text.count("\n", 0, last), zone, labelled)
+
+
+def characters_read(text: str) -> int:
+    """How much of a text `log_lines` looks at."""
+    return min(len(text), MOST_CHARACTERS)
+
+
+def _numbered(text: str, first: int, zone: Zone, labelled: bool) -> Iterator[Line]:
+    for number, row in enumerate(text.split("\n"), first):
         if row:
             for line in pieces(row[: LINE_LIMIT * 4], zone, labelled):
                 line.number = number

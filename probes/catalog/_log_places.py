@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from probes.catalog import _log_reduce
-from probes.runner import Absent, Denied, isolate, rank_scan, read
+from probes.runner import Absent, isolate, need_ranks, rank_scan, read
 
 MANY_FILES = 64
 FILE_S = 3.5
@@ -29,12 +29,8 @@ def node_logs() -> dict[str, str]:
     rows = [row for row in scan["ranks"] if row["worker_of"] is None]
     places, streams = _places(rows)
     if not rows and not places:
-        if scan["denied"]:
-            raise Denied(
-                f"no rank is visible: {scan['denied']} processes of others may not be looked at. "
-                "Log in as the job's user or as root"
-            )
-        raise Absent("no training rank and no launcher runs on this node")
+        need_ranks()  # says what to allow, where others' processes may be ranks
+        raise Absent("no training rank and no launcher on this node writes to a file")
     places += _listed(places, rows)
     left_off = max(0, len(places) - MANY_FILES)
     places = places[:MANY_FILES]

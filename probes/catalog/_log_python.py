@@ -97,7 +97,7 @@ _LOADER = (
 )
 
 _STEP = (
-    r"(?i:\b(?P<name>global[_ ]step|step|iteration|iter|epoch)\b) ?[=:#]? ?\[? ?(?P<seq>\d{1,12})"
+    r"(?i:\b(?P<name>global[_ ]step|step|iteration|iter|epoch)\b) {0,10}[=:#]? {0,10}\[? ?(?P<seq>\d{1,12})"
     r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
 )
 _SAVE = (
@@ -130,11 +130,11 @@ def read(line: Line) -> LogEvent | None:
     if found is None:
         return None
     if found.kind == "fatal_signal":
+        if found.name == "SIGTERM":
+            return dataclasses.replace(found, kind="torchrun_signal", code=-15, secondary=True)
         signal = found.more.get("signal")
         code = -signal if isinstance(signal, int) else None
-        return dataclasses.replace(
-            found, code=code, secondary=found.name.startswith(_AFTERWARDS) or found.name == "SIGTERM"
-        )
+        return dataclasses.replace(found, code=code, secondary=found.name.startswith(_AFTERWARDS))
     if found.kind == "scheduler_kill" and "tasks" in found.more:
         ended = found.name.startswith("Terminated")
         return dataclasses.replace(found, about=_tasks(str(found.more["tasks"])), secondary=ended)

@@ -74,6 +74,25 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     )
 
 
+def _waited(event: LogEvent) -> bool:
+    """Whether an exception with this in its message is a consequence of somebody else's fault."""
+    return event.secondary or event.kind in WAITS
+
+
+class _Blamed:
+    """A rank that named another as missing at a barrier waited for it: its own time-out is the consequence."""
+
+    def __init__(self) -> None:
+        self._by: set[int | None] = set()
+
+    def mark(self, event: LogEvent | None) -> LogEvent | None:
+        if event and event.kind == "barrier_missed":
+            self._by.add(event.rank)
+        if event and event.kind == "gloo_timeout" and event.rank in self._by:
+            return dataclasses.replace(event, secondary=True)
+        return event
+
+
 class LogReader:
     """Takes the lines of one file in their order. `rank` is who writes what has no other writer's mark."""
 
@@ -83,21 +102,23 @@ class LogReader:
         self._rank = rank
         self._tracebacks = Tracebacks()
         self._failures = Failures(zone)
+        self._blamed = _Blamed()
+        self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
         if line.rank is None:
             line.rank = self._rank
-        failed = self._failures.take(line)
-        if failed:
-            self.tally.add(failed)
+        self._add_failure(self._failures.take(line))
         told = self._failures.rank
         if told is not None:
             line.rank = told
-        event = _log_torch.read(line) or _log_nccl.read(line) or _log_python.read(line)
+        event = self._blamed.mark(_log_torch.read(line) or _log_nccl.read(line) or _log_python.read(line))
         # Inside torchrun's list the exception belongs to the failure that is being told.
         raised = self._tracebacks.take(line) if told is None else None
+        if told is not None and event and _waited(event):
+            self._because = event.kind
         if raised:
-            if event and (event.secondary or event.kind in WAITS):
+            if event and _waited(event):
                 raised = dataclasses.replace(raised, secondary=True)
             if event:
                 raised = dataclasses.replace(raised, more={**raised.more, "because": event.kind})
@@ -107,9 +128,15 @@ class LogReader:
         if line.text.strip():
             self.tail.append(line.text)
 
-    def end(self) -> tuple[LogEvent, ...]:
-        if (failed := self._failures.end()) is not None:
+    def _add_failure(self, failed: LogEvent | None) -> None:
+        if failed and self._because:
+            failed = dataclasses.replace(failed, secondary=True, more={**failed.more, "because": self._because})
+        if failed:
             self.tally.add(failed)
+            self._because = ""
+
+    def end(self) -> tuple[LogEvent, ...]:
+        self._add_failure(self._failures.end())
         return self.tally.events()
 
 
@@ -137,18 +164,18 @@ def error_file(text: str, rank: int | None = None) -> list[LogEvent] | None:
     raised = of_error_file(said, Line("", rank))
     if raised is None:
         return None
-    told = list(_message_events(str(said["message"]), said, rank, raised))
-    because = next((event for event in told if event.secondary or event.kind in WAITS), None)
+    told = list(_message_events(said["message"], rank, raised))
+    because = next((event for event in told if _waited(event)), None)
     if because:
         raised = dataclasses.replace(raised, secondary=True, more={**raised.more, "because": because.kind})
     return [raised, *told]
 
 
-def _message_events(_: str, said: dict[str, object], rank: int | None, raised: LogEvent) -> Iterable[LogEvent]:
-    message = said["message"]
+def _message_events(message: object, rank: int | None, raised: LogEvent) -> Iterable[LogEvent]:
     text = str(message.get("message", "")) if isinstance(message, dict) else str(message)
+    blamed = _Blamed()
     for row in text.split("\n")[:200]:
         line = Line(row[:8192], rank, raised.at, raised.clock, raised.stamp)
-        event = _log_torch.read(line) or _log_nccl.read(line) or _log_python.read(line)
+        event = blamed.mark(_log_torch.read(line) or _log_nccl.read(line) or _log_python.read(line))
         if event and event.kind not in ("progress", "nan", "checkpoint"):
             yield event

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable
 from typing import Any
 
 HEAD, TAIL = 65536, 3145728  # bytes of a file that are looked at
 LINE = 1500  # bytes of a line that are sent
+# People log their settings: what looks like a token, or a password in an address, does not leave the node.
+SECRET = re.compile(
+    r"(?<=://)[^/\s:@]{1,64}:[^/\s@]{1,128}(?=@)"
+    r"|\b(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|AKIA|ASIA|xox[abp]-)[\w-]{12,200}"
+    r"|(?<=[Bb]earer )[\w.~+/-]{16,2000}"
+)
+MASKED = "(masked)"
 # (class, first, last, words): of each word so many of the first and of the last lines that hold it. A flood of one word
 # cannot drive out another. tests hold every shape of the parser against these words.
 WORDS = (
     ("error", 50, 50, (
         "Watchdog caught", "watchdog", "ast enqueued", "Heartbeat monitor", "collective #", "Timeout at collective",
-        "lagging", "ismatch", "expected size", "monitoredBarrier", "dump signal", "to signal dumping", "debug info",
+        "lagging", "ismatch", "expected size", "monitoredBarrier", "ump signal", "to signal dumping", "debug info",
         "should dump", "remote error", "blocking wait", "acquire GIL", "process down", "failed or timed out",
         "attempting to dump", "NCCL WARN", "NCCL error", "nccl", "onnection closed", "reset by peer",
         "Got completion", "async event", "async fatal", "GID table", "Timed out waiting", "timed out", "imeout",
@@ -67,7 +75,7 @@ def reduced(handle: Any, name: str, budget: int) -> str:
     facts = {"outcome": "ok", "size": status.st_size, "mtime": status.st_mtime}
     facts["inode"] = f"{status.st_dev}:{status.st_ino}"
     if name.endswith("error.json"):
-        facts["text"] = handle.read(min(30000, budget)).decode("utf-8", "replace")
+        facts["text"] = SECRET.sub(MASKED, handle.read(min(30000, budget)).decode("utf-8", "replace"))
         return json.dumps(facts)
     parts = [(0, handle.read(HEAD))]
     if status.st_size > HEAD:
@@ -113,7 +121,7 @@ def chosen_lines(data: bytes) -> tuple[list[tuple[int, int, str]], int]:
     for start in sorted(starts):
         stop = data.find(b"\n", start, start + LINE)
         raw = data[start : start + LINE if stop < 0 else stop]
-        text = " ".join(raw.decode("utf-8", "replace").splitlines())
+        text = SECRET.sub(MASKED, " ".join(raw.decode("utf-8", "replace").splitlines()))
         if text.strip():
             found.append((starts[start], start, text))
     return found, skipped

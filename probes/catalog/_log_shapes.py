@@ -49,7 +49,7 @@ def shape(kind: str, needle: str, pattern: str = "", secondary: bool = False, na
 
 def event(kind: str, line: Line, groups: dict[str, str], secondary: bool = False, name: str = "") -> LogEvent:
     """An event of a line from what its pattern found. Text of the node is cleaned and cut here, once."""
-    words = {key: clean(value)[:200] for key, value in groups.items() if key in _WORDS}
+    words = {key: clean(value).strip()[:200] for key, value in groups.items() if key in _WORDS}
     numbers = {key: number(value) for key, value in groups.items() if key in _NUMBERS}
     sizes = tuple(int(groups[key]) for key in ("size", "size_out") if key in groups)
     if "dims" in groups:

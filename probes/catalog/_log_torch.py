@@ -45,6 +45,7 @@ _WATCHDOG = (
         rf".{{0,200}}?ast enqueued NCCL work: (?P<enqueued>-?{_N}), last completed NCCL work: (?P<completed>-?{_N})",
     ),
     shape("dump_signal", "dump signal", r"(?:Received|Observed|Dump).{0,80}?(?:from +rank (?P<about>\d{1,7})|$|[ ,.])"),
+    shape("dump_signal", "Dump signal received"),
     shape("dump_signal", "First PG on this rank to signal dumping"),
     shape(
         "dump_written", "debug info to ", r"Finished writing (?:Flight Recorder|NCCLPG) debug info to (?P<where>\S+)"
@@ -177,7 +178,7 @@ _NETWORK = (
     shape(
         "rendezvous",
         "client socket",
-        r"client socket has (?P<name>failed to connect|timed out).{0,60}?to (?P<peer>[(\[]\S.{0,80}?[)\]])?",
+        r"client socket has (?P<name>failed to connect|timed out)(?:.{0,80}?(?P<peer>[(\[]\S.{0,80}?[)\]]))?",
     ),
     shape("rendezvous", "Rendezvous", r"(?P<name>Rendezvous[A-Z][A-Za-z]{3,30}Error)"),
 )

@@ -65,6 +65,7 @@ class Process:
     pinned_bytes: int | None = None  # VmPin, RDMA registrations
     swap_bytes: int | None = None
     tracer_pid: int | None = None  # None: nobody
+    tracer_before: int | None = None
     tracer: str = ""
     kill_pending: bool = False  # SIGKILL was sent and could not take effect yet
     oom_score: int | None = None

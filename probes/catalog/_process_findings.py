@@ -32,7 +32,10 @@ def findings(found: RankProcesses) -> Iterator[Finding]:
             )
             yield Finding("rank.zombie", "bad", f"{says}: one of its ranks is gone", {"pid": hidden.pid})
     for group in found.cgroups:
-        yield from _killed(group)
+        # Events of cgroups v2 count what is below them too: the outer one, which has the limit, speaks for both.
+        above = [other for other in found.cgroups if group.folder.startswith(other.folder + "/")]
+        if all(other.oom_kills != group.oom_kills for other in above):
+            yield from _killed(group)
         yield from _throttled(group)
 
 
@@ -67,7 +70,10 @@ def _traced(process: Process) -> str:
 
 
 def _observed(process: Process) -> Iterator[Finding]:
-    if process.tracer_pid is not None and not process.state == process.state_before == "t":
+    """The same tracer in both looks: a profiler that takes one stack lets go at once, and ours may be that one."""
+    if process.tracer_pid is None or process.tracer_pid != process.tracer_before:
+        return
+    if not process.state == process.state_before == "t":
         says = f"is traced by {process.tracer or 'process'} ({process.tracer_pid}), which slows it down"
         yield _about(process, "rank.observed", "warn", says)
 

@@ -74,6 +74,7 @@ def _process(row: dict[str, Any], hz: int) -> Process:
         pinned_bytes=_kilobytes(status, "VmPin"),
         swap_bytes=_kilobytes(status, "VmSwap"),
         tracer_pid=_decimal(status, "TracerPid") or None,
+        tracer_before=whole_or_none(row, "tracer_before", WHAT) or None,
         tracer=word(row, "tracer", WHAT, 64),
         kill_pending=any(_mask(status, key) & SIGKILL for key in ("SigPnd", "ShdPnd")),
         oom_score=whole_or_none(row, "oom_score", WHAT),

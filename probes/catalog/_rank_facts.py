@@ -116,12 +116,10 @@ def _missing(ranks: list[Rank]) -> Iterator[Finding]:
         local = _list(gone)
         says = f"local rank {local} is" if len(gone) == 1 else f"local ranks {local} are"
         says = f"{says} not running: {len(there)} of {size} are there"
-        first = here[0]
+        first, subject = here[0], {}
         if first.source == "env" and first.local_rank is not None:  # torchrun numbers the ranks of a node in a row
-            base = first.rank - first.local_rank
-            yield Finding("rank.missing", "bad", says, {"rank": _list([base + number for number in gone])})
-        else:
-            yield Finding("rank.missing", "bad", says)
+            subject = {"rank": first.rank - first.local_rank + gone[0]}
+        yield Finding("rank.missing", "bad", says, subject)
 
 
 def _twice(ranks: list[Rank]) -> Iterator[Finding]:

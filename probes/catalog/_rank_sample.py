@@ -16,6 +16,7 @@ from probes.runner import read
 MANY_PROCESSES = 512
 MANY_THREADS = 512  # per process: those that are looked at
 SHOWN_THREADS = 48  # of a rank; of a child a sixth: the rest is counted by name, state and function
+ASLEEP = "SITt"  # a stopped or traced process is told by its main thread
 IDLE_NS = 1000000  # who ran or waited for a CPU less than this between the looks was idle
 LOOK_S = 1.3  # a look that lasts longer stops reading threads
 STATUS = ("VmRSS", "VmLck", "VmPin", "VmSwap", "TracerPid", "Threads", "SigPnd", "ShdPnd")
@@ -96,17 +97,18 @@ def reduced(pid: int, one: dict[str, Any], two: dict[str, Any], most: int) -> di
 
     Threads that slept through both looks are counted too: a rank has a hundred of them.
     """
-    both = [(tid, one["threads"].get(tid, late), late) for tid, late in two["threads"].items()]
+    both = [(tid, one["threads"][tid], late) for tid, late in two["threads"].items() if tid in one["threads"]]
+    once = [late for tid, late in two["threads"].items() if tid not in one["threads"]]
 
     def order(item: tuple[int, dict[str, Any], dict[str, Any]]) -> tuple[bool, bool, int]:
         tid, early, late = item
-        asleep = late["state"] in "SI" and early["state"] in "SI"
+        asleep = late["state"] in ASLEEP and early["state"] in ASLEEP
         return (tid != pid, asleep, -moved(early, late))
 
     both.sort(key=order)
     told = [item for item in both if order(item) < (True, True, -IDLE_NS)][:most]
     counted: dict[tuple[str, str, str, str], int] = {}
-    for _, _, late in both[len(told) :]:
+    for late in [late for _, _, late in both[len(told) :]] + once:
         key = (late["comm"], late["state"], late["wchan"], late["cpus"])
         counted[key] = counted.get(key, 0) + 1
     groups = sorted(counted.items(), key=lambda item: -item[1])[:24]
@@ -187,6 +189,7 @@ def sample(scan: Mapping[str, Any], began: float, interval_s: float = 1.0, patie
             words.update({"status": two["status"], "at": [one["at"], two["at"]], "looks": [one["stat"], two["stat"]]})
             words.update(reduced(pid, one, two, SHOWN_THREADS if row["worker_of"] is None else SHOWN_THREADS // 6))
             tracer = number(two["status"].get("TracerPid"))
+            words["tracer_before"] = number(one["status"].get("TracerPid"))
             words["tracer"] = text(f"/proc/{tracer}/comm", 64).rstrip("\n") if tracer else ""
             words["oom_score"] = number(text(f"/proc/{pid}/oom_score").strip())
         told.append(words)

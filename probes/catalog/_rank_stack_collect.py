@@ -29,6 +29,7 @@ EACH_S = 4.0
 ALL_S = 12.0
 MOST_THREADS, MOST_FRAMES = 128, 100
 SPY_BYTES = 8388608  # py-spy's own JSON: 300 bytes per frame
+NOT_HAD = "neither on PATH nor sent; looked for beside each rank's Python"
 DENIED = ("Permission denied", "Permission Denied", "Operation not permitted", "os error 13", "os error 1)")
 
 
@@ -41,7 +42,7 @@ def collect() -> Mapping[str, str]:
     if not rows:
         raise Absent("no training rank on this node")
     tool, how = _tool()
-    parts = {"golden15/tool": json.dumps({"tool": tool or how, "left_out": len(rows[MOST:])})}
+    parts = {"golden15/tool": json.dumps({"tool": how if tool else NOT_HAD, "left_out": len(rows[MOST:])})}
     began, rows = time.monotonic(), rows[:MOST]
     for first in range(0, len(rows), AT_ONCE):
         some = rows[first : first + AT_ONCE]

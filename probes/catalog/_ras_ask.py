@@ -20,6 +20,7 @@ ADDRESS = "localhost:28028"
 ANSWER_S = 2.6  # of one poll, with what the job's other nodes take to answer
 APART_S = 1.0
 MANY_ADDRESSES = 4
+FEW_RANKS = 32
 ANSWER_BYTES = 33554432
 SENT_BYTES = 700000  # of one answer
 NO_ONE = "nobody listens: NCCL before 2.24, NCCL_RAS_ENABLE=0, or no communicator yet"
@@ -27,8 +28,9 @@ NO_ONE = "nobody listens: NCCL before 2.24, NCCL_RAS_ENABLE=0, or no communicato
 
 def node_ras() -> dict[str, str]:
     """The sections of nccl.ras: `asked`, then `poll 1` and `poll 2`. Raises Absent when nobody answers."""
-    places = _places(rank_scan()["ranks"])
-    calls = [(address, _asker(address, pid)) for address, pid in places]
+    rows = rank_scan()["ranks"]
+    own = {pid for row in rows for pid in row["ns_pids"] or [row["pid"]]}
+    calls = [(address, _asker(address, pid, own)) for address, pid in _places(rows)]
     results = isolate(calls, 2 * ANSWER_S + APART_S + 0.8, 1600000)
     others = [[result["name"], result["outcome"], result["why"]] for result in results if result["outcome"] != "ok"]
     answered = [result for result in results if result["outcome"] == "ok"]
@@ -68,7 +70,7 @@ def _network(pid: Any) -> str:
         return ""
 
 
-def _asker(address: str, pid: int) -> Callable[[], str]:
+def _asker(address: str, pid: int, own: set[int]) -> Callable[[], str]:
     def work() -> str:
         if pid:
             _enter(pid)
@@ -86,6 +88,9 @@ def _asker(address: str, pid: int) -> Callable[[], str]:
                 second = ask(address, 1.0)
         except ConnectionRefusedError:
             raise Absent(NO_ONE)  # noqa: B904
+        except socket.timeout:  # noqa: UP041  (no TimeoutError before Python 3.10)
+            raise OSError(f"it took the connection and did not answer within {ANSWER_S} s")  # noqa: B904
+        first, second = small(first, own), small(second, own)
         return json.dumps({"at": at, "first": len(first)}) + "\n" + first + second
 
     return work
@@ -124,7 +129,7 @@ def ask(address: str, seconds: float) -> str:
             size += len(data)
     finally:
         link.close()
-    return small(b"".join(parts).decode("utf-8", "replace"))
+    return b"".join(parts).decode("utf-8", "replace")
 
 
 def _receive(link: socket.socket, ends: float) -> bytes:
@@ -144,27 +149,36 @@ def same_job(first: str, second: str) -> bool:
     return bool(hashes[0] & hashes[1]) or not hashes[0] or not hashes[1]
 
 
-def small(text: str) -> str:
-    """An answer without blanks, in one size: of a very large one, ranks that are in step and elsewhere are left out."""
+def small(text: str, own: set[int]) -> str:
+    """An answer without blanks. Every node of a job gets the same one, so of a large communicator a node sends its own
+    ranks, those that stand out, and how many launched how many. `own`: process ids, as the processes see them."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("==> ")]
     if not text.lstrip().startswith("{"):
         return "\n".join(lines)[:SENT_BYTES]
     try:
         said = json.loads(text)
-    except ValueError:  # 2.28.9 forgets a comma; the controller puts it back
+        for one in said["communicators"]:
+            if len(one["ranks"]) > FEW_RANKS:
+                _without_the_crowd(one, own)
+    except (ValueError, KeyError, TypeError):  # 2.28.9 forgets a comma; the controller puts it back
         return "\n".join(line.strip() for line in lines)[:SENT_BYTES]
-    packed = json.dumps(said, separators=(",", ":"))
-    for one in said.get("communicators", []) if len(packed) > SENT_BYTES else []:
-        _only_outliers(one)
-    return json.dumps(said, separators=(",", ":"))[:SENT_BYTES] if len(packed) > SENT_BYTES else packed
+    return json.dumps(said, separators=(",", ":"))[:SENT_BYTES]
 
 
-def _only_outliers(communicator: dict[str, Any]) -> None:
-    """Keep two ranks of each state and count that is shared by many, and all of those that are shared by few."""
+def _without_the_crowd(communicator: dict[str, Any], own: set[int]) -> None:
     alike: dict[str, list[Any]] = {}
+    tally: dict[str, dict[str, int]] = {}
     for rank in communicator["ranks"]:
         alike.setdefault(json.dumps([rank["status"], rank["collective_counts"]], sort_keys=True), []).append(rank)
-    most = max([len(ranks) for ranks in alike.values()] or [0])
-    kept = [rank for ranks in alike.values() for rank in (ranks[:2] if len(ranks) == most else ranks[:200])]
+        for op, count in rank["collective_counts"].items():
+            counts = tally.setdefault(op, {})
+            counts[str(count)] = counts.get(str(count), 0) + 1
+    most = max(len(ranks) for ranks in alike.values())
+    kept: list[Any] = []
+    for ranks in alike.values():
+        mine = [rank for rank in ranks if rank["pid"] in own]
+        others = [rank for rank in ranks if rank["pid"] not in own]
+        kept += mine[:FEW_RANKS] + others[: 1 if len(ranks) == most else FEW_RANKS]
     communicator["golden15_left_off"] = len(communicator["ranks"]) - len(kept)
+    communicator["golden15_tally"] = tally
     communicator["ranks"] = kept

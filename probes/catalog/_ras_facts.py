@@ -53,7 +53,7 @@ class Communicator:
     answered: int | None = None  # ranks that RAS has data of
     status: str = ""
     errors: tuple[str, ...] = ()  # MISMATCH, ERROR, INCOMPLETE
-    members: tuple[Member, ...] = ()  # JSON: all; text: those that stand out
+    members: tuple[Member, ...] = ()  # JSON: all, of large ones the node's own and who stands out; text: the latter
     missing: tuple[Missing, ...] = ()
     counts: tuple[Counted, ...] = ()  # of operations in which ranks differ, the most frequent count first
 
@@ -80,7 +80,7 @@ class Report:
     groups: tuple[Group, ...] = ()
     processes: tuple[Missing, ...] = ()  # missing or dead, of the whole job
     timeouts: int = 0
-    left_off: int = 0  # ranks that the node left out of a large answer: all were in step
+    left_off: int = 0  # ranks that the node left out: in step with most others, and on other nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,11 @@ def moved(one: Report, two: Report) -> bool | None:
     return any(before != after for before, after in pairs) if pairs and not two.groups else None
 
 
-def counted(members: tuple[Member, ...]) -> tuple[Counted, ...]:
-    """For each operation in which these ranks differ: how many launched how many, the most frequent first."""
+def counted(members: tuple[Member, ...], tally: Mapping[str, Mapping[int, int]] | None = None) -> tuple[Counted, ...]:
+    """For each operation in which these ranks differ: how many launched how many, the most frequent first.
+
+    `tally` (operation -> count -> ranks) holds the numbers where the node left ranks out of `members`.
+    """
     found: list[Counted] = []
     for op in dict.fromkeys(op for member in members for op in member.counts):
         by_count: dict[int, list[int]] = {}
@@ -165,8 +168,11 @@ def counted(members: tuple[Member, ...]) -> tuple[Counted, ...]:
             if op in member.counts:
                 by_count.setdefault(member.counts[op], []).append(member.rank)
         if len(by_count) > 1:
-            most = max(by_count, key=lambda count: (len(by_count[count]), count))
-            for count, ranks in sorted(by_count.items(), key=lambda pair: (pair[0] != most, -len(pair[1]), -pair[0])):
+            known = (tally or {}).get(op, {})
+            numbers = {count: max(known.get(count, 0), len(ranks)) for count, ranks in by_count.items()}
+            most = max(numbers, key=lambda count: (numbers[count], count))
+            for count in sorted(numbers, key=lambda count: (count != most, -numbers[count], -count))[:256]:
                 # Of the crowd its number is enough: what matters is who is not in it.
-                found.append(Counted(op, count, len(ranks), () if count == most else tuple(sorted(ranks))[:256]))
+                ranks = () if count == most else tuple(sorted(by_count[count])[:256])
+                found.append(Counted(op, count, numbers[count], ranks))
     return tuple(found)

@@ -52,7 +52,7 @@ def of_json(text: str) -> Report:
 def _communicator(said: dict[str, Any]) -> Communicator:
     members = tuple(_member(one) for one in said["ranks"])
     missing = tuple(_missing(one) for one in said.get("missing_ranks", ()))
-    counts = counted(members)
+    counts = counted(members, _tally(said.get("golden15_tally")))
     states = {member.state for member in members} | ({"NOCOMM"} if any(not m.unresponsive for m in missing) else set())
     errors = [
         word
@@ -98,6 +98,14 @@ def _member(said: dict[str, Any]) -> Member:
         _RESULTS.get(wrong[0] or 0, f"error {wrong[0]}") if wrong else "",
         counts,
     )
+
+
+def _tally(said: object) -> dict[str, dict[int, int]]:
+    """What the node counted before it left ranks out: operation -> launches -> ranks."""
+    found: dict[str, dict[int, int]] = {}
+    for op, counts in said.items() if isinstance(said, dict) else ():
+        found[_text(op)] = {int(count): int(number) for count, number in counts.items()}
+    return found
 
 
 def _missing(said: dict[str, Any]) -> Missing:

@@ -125,14 +125,16 @@ NATIVE: tuple[tuple[str, Kind], ...] = (
     ("PyThread_acquire_lock", "lock"),
     ("TCPStore::", "store"),
 )
-# What the kernel says of a thread whose Python frames say nothing: parts of wchan and of kernel stack lines.
+# What the kernel says of a thread whose Python frames say nothing: beginnings of wchan and of kernel stack lines,
+# without leading underscores.
 KERNEL: tuple[tuple[str, Kind], ...] = (
-    ("nanosleep", "sleep"),
-    *((name, "input/output") for name in ("nfs", "rpc_", "fuse_", "lustre", "cl_sync", "ll_", "ceph", "fifo_open",
-        "wait_for_partner", "io_schedule", "folio_wait", "wait_on_page", "pipe_read", "pipe_write", "flock", "jbd2",
-        "xfs_", "ext4_", "blk_", "inet_csk_accept", "tcp_recvmsg", "sk_wait_data", "skb_wait",
-        "unix_stream_read", "do_wait")),
+    ("hrtimer_nanosleep", "sleep"),
+    ("do_nanosleep", "sleep"),
     ("futex", "native wait"),
+    *((name, "input/output") for name in ("nfs", "rpc_", "fuse_", "request_wait_answer", "cl_sync", "ll_", "ptlrpc",
+        "ceph_", "fifo_open", "wait_for_partner", "io_schedule", "folio_wait", "wait_on_page", "pipe_read",
+        "pipe_write", "flock", "jbd2", "xfs_", "ext4_", "blk_", "inet_csk_accept", "tcp_recvmsg", "sk_wait_data",
+        "skb_wait", "unix_stream", "poll_schedule", "ep_poll", "do_wait")),
 )  # fmt: skip
 
 
@@ -192,7 +194,7 @@ def _native(frame: Frame) -> tuple[Kind, str] | None:
 def _by_kernel(process: ProcessStack) -> Kind | None:
     for line in (process.wchan, *process.kernel):
         for part, kind in KERNEL:
-            if part in line:
+            if line.lstrip("_").startswith(part):
                 return kind
     return None
 

@@ -22,7 +22,7 @@ from typing import Any, get_args
 from probes.catalog import _log_places, _log_reduce
 from probes.catalog._log_events import Kept, RankLog, RankLogs
 from probes.catalog._log_findings import findings
-from probes.catalog._log_lines import Zone, is_labelled, pieces
+from probes.catalog._log_lines import Zone, characters_read, is_labelled, pieces
 from probes.catalog._log_read import LogReader, error_file, read_log
 from probes.core import ParseError, Probe, clean, sections
 
@@ -65,7 +65,8 @@ def _whole(name: str, text: str) -> RankLog:
     rank = int(found[1]) if found else None
     events, left_off = read_log(text, rank=rank)
     tail = tuple(clean(line)[:200] for line in text[-4096:].splitlines() if line.strip())[-3:]
-    return RankLog(rank, None, clean(name)[:400], events=events, left_off=left_off, tail=tail)
+    log = RankLog(rank, None, clean(name)[:400], events=events, left_off=left_off, tail=tail)
+    return dataclasses.replace(log, size_bytes=len(text), read_bytes=characters_read(text))
 
 
 def _sent(section: str, text: str, zone: Zone, rows: list[list[Any]]) -> RankLog:

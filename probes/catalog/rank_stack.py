@@ -100,12 +100,13 @@ def findings(facts: Stacks) -> Iterator[Finding]:
     for process in facts.processes:
         wait = waits_in(process)
         if process.threads or wait.kind == "stopped":
-            places.setdefault((process.worker, str(wait)), []).append(process)
+            place = str(wait) if wait.kind == "stopped" else f"in {wait}"
+            places.setdefault((process.worker, place), []).append(process)
         if not process.threads:
             unknown.setdefault(process.why, []).append(process)
     for (worker, place), some in places.items():
-        if not worker or not place.startswith("loader idle"):
-            yield Finding("rank.at", "info", f"{_who(some)} in {place}", _subject(some))
+        if not worker or not place.startswith("in loader idle"):
+            yield Finding("rank.at", "info", f"{_who(some)} {place}", _subject(some))
     for why, some in unknown.items():
         yield Finding("rank.no_stack", "warn", f"{_who(some)} without a stack: {why}", _subject(some))
     if facts.left_out:

@@ -77,9 +77,11 @@ class Processes:
         return started.pid, said
 
     def end(self) -> None:
+        """All are killed before one is waited for: a debugger must go before what it holds."""
         for started in self.groups:
             with suppress(ProcessLookupError):
                 os.killpg(started.pid, signal.SIGKILL)
+        for started in self.groups:
             started.wait()
             if started.stdout:
                 started.stdout.close()

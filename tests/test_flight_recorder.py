@@ -1,0 +1,439 @@
+"""Flight-recorder dumps: what is kept of them, and that nothing in one can run, hang or flood.
+
+Right values come from what the recorded jobs did (tests/fixtures/hangs/README.md), from torch's own field names and
+from a plain pickle.loads of our own recordings, which only a test may do.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probes.catalog._flight_recorder import LIMITS, reduce
+from probes.catalog._flight_recorder_apart import reduce_apart
+from probes.catalog._flight_recorder_decode import Refused
+from probes.catalog._flight_recorder_facts import Dump, dump_of
+from probes.catalog._flight_recorder_values import folded_ranks
+from probes.catalog.rank_flight_recorder import findings, parse
+from probes.core import ParseError, facts_as_json
+
+HANGS = Path(__file__).parent / "fixtures" / "hangs"
+STAMP = {
+    "rank": 0,
+    "pid": 7,
+    "host": "n",
+    "world_size": 4,
+    "how": "file",
+    "path": "/tmp/x",
+    "mtime": 100.0,
+    "at": 100.0,
+}
+
+
+def answer(case: str, rank: int) -> bytes:
+    """What the worker server of a rank answered, without the status line of the recording."""
+    return (HANGS / case / f"ws_fr_trace_json_rank{rank}.txt").read_bytes().partition(b"\n")[2]
+
+
+def facts(data: bytes, **stamp: Any) -> Dump:
+    return dump_of(reduce(data), {**STAMP, "bytes": len(data), **stamp})
+
+
+def entry(seq: int, **words: Any) -> dict[str, Any]:
+    """An entry in the form of schema 2.10, NCCL."""
+    made: dict[str, Any] = {
+        "record_id": seq, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": seq, "p2p_seq_id": 0,
+        "op_id": seq, "profiling_name": "nccl:all_reduce", "time_created_ns": 1_700_000_000_000_000_000 + seq,
+        "input_sizes": [[4]], "input_dtypes": ["Float"], "output_sizes": [[4]], "output_dtypes": ["Float"],
+        "state": "completed", "time_discovered_started_ns": None, "time_discovered_completed_ns": None,
+        "retired": True, "timeout_ms": 600_000, "is_p2p": False,
+    }  # fmt: skip
+    return {**made, **words}
+
+
+def dump(*entries: dict[str, Any], protocol: int = 2, **words: Any) -> bytes:
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
+    whole = {
+        "version": "2.10",
+        "pg_config": config,
+        "comm_lib_version": "2.27.7",
+        "pg_status": {},
+        "entries": [*entries],
+    }
+    return pickle.dumps({**whole, **words}, protocol)
+
+
+# What recorded dumps hold ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_every_entry_of_a_recorded_pickle_is_told_as_pickle_reads_it(rank: int) -> None:
+    data = (HANGS / "ddp_unused" / f"fr_exit_rank_{rank}").read_bytes()
+    theirs = pickle.loads(data)["entries"]
+    (group,) = facts(data).groups
+    told = facts(data)
+    assert [row.seq for row in group.last] == [row["collective_seq_id"] for row in theirs]
+    for ours, row in zip(group.last, theirs, strict=True):
+        signature = told.signatures[ours.signature]
+        assert f"{signature.backend}:{signature.op}" == row["profiling_name"]
+        assert [list(size) for size in signature.input_sizes] == row["input_sizes"]
+        assert list(signature.output_dtypes) == row["output_dtypes"]
+        assert ours.created_at == pytest.approx(row["time_created_ns"] / 1e9, abs=1e-5)
+        assert (ours.thread_id, ours.timeout_ms) == (int(row["thread_id"]), row["timeout_ms"])
+        own = [frame for frame in row["frames"] if frame["filename"] == "/srv/train/train.py"]
+        assert [(frame.function, frame.line) for frame in ours.frames] == [(f["name"], f["line"]) for f in own]
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_the_json_of_a_dump_tells_the_same_but_for_the_stacks(rank: int) -> None:
+    one = facts_as_json(facts((HANGS / "ddp_unused" / f"fr_exit_rank_{rank}").read_bytes()))
+    other = facts_as_json(facts((HANGS / "ddp_unused" / f"frjson_exit_rank_{rank}.json").read_bytes()))
+    for group in (*one["groups"], *other["groups"]):
+        for row in (*group["last"], *group["pending"]):
+            row["frames"] = []
+    assert one["groups"] == other["groups"]
+    assert one["signatures"] == other["signatures"]
+
+
+def test_gloo_tells_completion_only_by_retired_and_its_group_has_no_name_in_the_configuration() -> None:
+    """skip: ranks 0 and 2 wait in all_reduce #6, rank 1 in an all_gather #6."""
+    told = [facts(answer("skip", rank)) for rank in (0, 1, 2)]
+    for one, op in zip(told, ("all_reduce", "all_gather", "all_reduce"), strict=True):
+        (group,) = one.groups
+        assert (group.name, group.desc, group.ranks) == ("0", "default_pg", (0, 1, 2))
+        assert (group.enqueued, group.completed, group.started) == (6, 5, None)
+        (waiting,) = group.pending
+        assert (waiting.seq, waiting.state, waiting.timed_out) == (6, "scheduled", False)
+        assert one.signatures[waiting.signature].op in (op, f"_{op}_base")
+
+
+def test_a_rank_that_is_one_short_shows_by_its_last_number() -> None:
+    """skip_same: ten all_reduces after the first five, of which rank 1 leaves one out."""
+    last = [facts(answer("skip_same", rank)).groups[0] for rank in (0, 1, 2)]
+    assert [group.enqueued for group in last] == [15, 14, 15]
+    assert [group.pending_count for group in last] == [1, 0, 1]
+
+
+@pytest.mark.parametrize(("case", "first"), [("skip", 6), ("order", 6)])
+def test_histories_of_the_ranks_show_the_first_disagreement(case: str, first: int) -> None:
+    ranks = [facts(answer(case, rank)) for rank in (0, 1, 2)]
+    seen = []
+    for one in ranks:
+        (group,) = one.groups
+        digests = ["+".join(one.signatures[place].digest for place in places) for places in group.history]
+        seen.append(dict(enumerate(digests, group.history_first or 0)))
+    differ = [seq for seq in seen[0] if len({one.get(seq) for one in seen}) > 1]
+    assert differ[0] == first
+    assert seen[0] == seen[2] != seen[1]
+
+
+# Forms ---------------------------------------------------------------------------------------------------------------
+
+
+def test_nccl_tells_what_timed_out_and_what_only_waits() -> None:
+    told = facts(
+        dump(
+            entry(1),
+            entry(2, state="started", retired=False, time_discovered_started_ns=1_700_000_001_000_000_000),
+            entry(3, state="scheduled", retired=True),
+            entry(4, state="completed", retired=False),
+        )
+    )
+    (group,) = told.groups
+    assert [(row.seq, row.timed_out) for row in group.pending] == [(2, False), (3, True)]
+    assert (group.enqueued, group.started, group.completed, group.timed_out) == (4, 4, 4, 1)
+    assert group.pending[0].started_at == 1_700_000_001.0
+    assert told.comm_lib_version == "2.27.7"
+
+
+def test_the_bare_list_of_torch_2_2_is_read() -> None:
+    old = [
+        {"pg_id": 1, "seq_id": 3, "profiling_name": "nccl:broadcast", "input_sizes": [[8]], "output_sizes": [[8]],
+         "state": "scheduled", "frames": [{"name": "f", "filename": "/srv/train.py", "line": 4}]}
+    ]  # fmt: skip
+    told = facts(pickle.dumps(old, 2))
+    (group,) = told.groups
+    assert (told.schema, group.name, group.enqueued, group.completed, group.ranks) == ("list", "1", 3, None, None)
+    assert told.signatures[group.pending[0].signature].op == "broadcast"
+    assert group.pending[0].frames[0].line == 4
+
+
+def test_seq_id_of_schema_1_is_read() -> None:
+    row = entry(9)
+    row["seq_id"] = row.pop("collective_seq_id")
+    del row["process_group"]
+    assert facts(dump(row, version="1.5")).groups[0].enqueued == 9
+
+
+def test_json_without_entries_holds_none_and_its_groups_are_told_as_unused() -> None:
+    """gloo leaves the key out when nothing was recorded; a rank that never used a group is evidence too."""
+    data = json.dumps(
+        {"version": "2.10", "pg_config": {"7": {"name": "7", "desc": "tp", "ranks": "[0, 4, 8]"}}}
+    ).encode()
+    (group,) = facts(data).groups
+    assert (group.name, group.held, group.enqueued, group.ranks) == ("7", 0, None, (0, 4, 8))
+
+
+def test_torchs_own_summary_is_kept_apart_from_what_the_entries_say() -> None:
+    status = {
+        "0": {f"last_{word}_collective": n for word, n in (("enqueued", "9"), ("started", "-1"), ("completed", 2))}
+    }
+    (group,) = facts(dump(entry(5), pg_status=status)).groups
+    assert group.told == (9, None, 2)
+    assert group.enqueued == 5
+
+
+def test_operations_between_two_ranks_are_no_collectives() -> None:
+    p2p = entry(5, profiling_name="nccl:recv 0<-1", is_p2p=True, p2p_seq_id=3, state="scheduled", retired=False)
+    (group,) = facts(dump(entry(5), p2p)).groups
+    assert (group.enqueued, group.p2p, group.pending_count) == (5, 1, 1)
+    assert (group.pending[0].is_p2p, group.pending[0].p2p_seq) == (True, 3)
+
+
+def test_coalesced_operations_share_one_place_in_the_history() -> None:
+    told = facts(dump(entry(1), entry(2, input_sizes=[[8]]), entry(2, profiling_name="nccl:coalesced"), entry(4)))
+    assert [len(places) for places in told.groups[0].history] == [1, 2, 0, 1]
+
+
+def test_tensors_beyond_those_shown_still_make_a_difference() -> None:
+    sizes = [[n] for n in range(1, 40)]
+    one, other = (facts(dump(entry(1, input_sizes=some))).signatures[0] for some in (sizes, [*sizes[:-1], [99]]))
+    assert one.input_sizes == other.input_sizes
+    assert one.tensors == 39
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("ranks", "spans"),
+    [
+        ("[0, 1, 2, 3]", [[0, 3, 1]]),
+        ("[5]", [[5, 5, 1]]),
+        ("[3, 11, 19, 20]", [[3, 19, 8], [20, 20, 1]]),
+        ("[2, 1, 0]", [[2, 2, 1], [1, 1, 1], [0, 0, 1]]),
+        ([0, 2], [[0, 2, 2]]),
+        ("[0, x]", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_ranks_of_a_group_are_folded(ranks: Any, spans: Any) -> None:
+    assert folded_ranks(ranks) == spans
+
+
+def test_any_list_of_ranks_unfolds_to_itself() -> None:
+    chance = random.Random(3)
+    for _ in range(300):
+        ranks = sorted(chance.sample(range(60), chance.randint(1, 30)))
+        spans = folded_ranks(str(ranks))
+        assert spans is not None
+        assert [rank for first, last, step in spans for rank in range(first, last + 1, step)] == ranks
+
+
+def test_a_large_job_stays_within_the_bytes_of_one_answer() -> None:
+    names = [f"group {n}" for n in range(200)]
+    rows = [entry(n, process_group=(names[n % 200], "x" * 150), profiling_name=f"nccl:op{n}") for n in range(20_000)]
+    reduced = reduce(dump(*rows))
+    assert len(json.dumps(reduced)) <= LIMITS["bytes"]
+    assert reduced["problems"]
+    assert dump_of(reduced, {**STAMP, "bytes": 1}).entries == 20_000
+
+
+# Hostile -------------------------------------------------------------------------------------------------------------
+
+
+class Evil:
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_nothing_that_a_dump_names_is_run(protocol: int, tmp_path: Path) -> None:
+    data = pickle.dumps({"version": "2.10", "entries": [Evil(tmp_path / "made")]}, protocol)
+    with pytest.raises(Refused, match="io.open|_io.open|nothing of it was run"):
+        reduce(data)
+    assert list(tmp_path.iterdir()) == []
+
+
+LAUGHS = b"\x80\x02]q\x00" + b"".join(
+    b"]q%c(h%c" % (n, n - 1) + b"h%c" % (n - 1) * 9 + b"e" for n in range(1, 60)
+)  # ten times ten times ten ...: a list of 10^59 places in 1.5 KB
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "empty"),
+        (b"rank 0 began\n", "neither a pickle nor JSON"),
+        (b"\x7fELF\x02\x01", "neither"),
+        (b"\x80\x02}r\x00\x00\x00\x08.", "more memory"),  # a memo of 2^27 places
+        (b"\x80\x02" + b"]" * 1_000_000 + b"." , "no flight-recorder dump"),
+        (b"\x80\x02X\xff\xff\xff\x7f", "ends too early|more memory"),
+        (b"\x80\x04\x8e" + b"\xff" * 8, "decoded|more memory|too early"),
+        (b'{"entries": [' + b"[" * 100_000, "RecursionError|recursion"),
+        (b'{"entries": [{"pg_id": 1}', "decoded"),
+        (b'{"entries": 3}', "not a list"),
+        (b'{"entries": [3]}', "not a list of records"),
+        (b'{"status": "ok"}', "none of entries"),
+        (b"[]", "none of entries"),
+        (b"\x80\x02]q\x00.", "none of entries"),
+    ],
+)  # fmt: skip
+def test_what_is_no_dump_is_refused_with_why(data: bytes, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        reduce_apart(data)
+
+
+def test_a_dump_that_is_cut_off_says_so() -> None:
+    data = (HANGS / "ddp_unused" / "fr_exit_rank_0").read_bytes()
+    for length in (10, 100, len(data) // 2, len(data) - 1):
+        with pytest.raises(Refused, match="ends too early"):
+            reduce(data[:length])
+
+
+def test_a_structure_that_multiplies_itself_costs_nothing() -> None:
+    with pytest.raises(Refused):
+        reduce_apart(LAUGHS + b".")
+    sizes = LAUGHS[2:] + b"X\x00\x00\x00\x00"  # the same as a value of a field that is read
+    whole = (
+        b"\x80\x02}X\x07\x00\x00\x00entries](}(X\x0b\x00\x00\x00input_sizes"
+        + sizes
+        + b"X\x05\x00\x00\x00state"
+        + b"uee"
+        + b"s."
+    )
+    with pytest.raises(Refused):
+        reduce_apart(whole)
+
+
+def test_a_dump_that_takes_too_long_is_ended() -> None:
+    """Many entries with many sizes: a second of CPU is not enough for them."""
+    row = entry(1, input_sizes=[[1] * 30] * 20_000)
+    with pytest.raises(Refused, match="takes more than 1 s"):
+        reduce_apart(dump(*[dict(row, record_id=n, collective_seq_id=n) for n in range(2_000)]), {**LIMITS, "cpu_s": 1})
+
+
+def test_values_of_the_wrong_kind_become_unknown_and_nothing_raises() -> None:
+    odd = [
+        None,
+        -1,
+        2**70,
+        1.5,
+        float("nan"),
+        "x" * 10_000,
+        b"\xff",
+        [],
+        [[[]]],
+        {},
+        {"a": {}},
+        True,
+        "\ud800",
+        "\x1b[31m",
+    ]
+    chance = random.Random(5)
+    for _ in range(400):
+        rows = [entry(n) for n in range(3)]
+        for row in rows:
+            for key in chance.sample(sorted(row), 4):
+                row[key] = chance.choice(odd)
+        words = {key: chance.choice(odd) for key in chance.sample(["version", "pg_config", "pg_status"], 2)}
+        told = facts_as_json(dump_of(reduce(dump(*rows, protocol=4, **words)), {**STAMP, "bytes": 1}))
+        assert "\x1b" not in json.dumps(told)
+
+
+GARBLER = """
+import random, sys
+sys.path.insert(0, sys.argv[1])
+from probes.catalog._flight_recorder import LIMITS, reduce
+from probes.catalog._flight_recorder_decode import Refused, confine
+from probes.catalog._flight_recorder_facts import dump_of
+confine({**LIMITS, "cpu_s": 90})
+data = open(sys.argv[2], "rb").read()
+stamp = {"rank": 0, "pid": 7, "host": "n", "world_size": 4, "how": "file", "path": "", "mtime": 1.0, "at": 1.0}
+stamp["bytes"] = 1
+chance, read, refused = random.Random(7), 0, 0
+for _ in range(1500):
+    garbled = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        garbled[chance.randrange(len(garbled))] = chance.randrange(256)
+    try:
+        dump_of(reduce(bytes(garbled)), stamp)
+        read += 1
+    except Refused:
+        refused += 1
+print(read, refused)
+"""
+
+
+def test_a_garbled_dump_is_refused_or_read_but_never_anything_else() -> None:
+    """In a limited process, because a garbled byte may ask for all memory there is."""
+    root, file = Path(__file__).parents[1], HANGS / "ddp_unused" / "fr_exit_rank_1"
+    command = [sys.executable, "-c", GARBLER, str(root), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    read, refused = map(int, done.stdout.split())
+    assert read > 100
+    assert refused > 100
+
+
+# The probe -----------------------------------------------------------------------------------------------------------
+
+
+def test_json_by_hand_is_read_without_its_rank() -> None:
+    read = parse(answer("order", 1).decode())
+    assert [one.rank for one in read.dumps] == [-1]
+    assert read.dumps[0].groups[0].enqueued == 6
+
+
+def section(name: str, words: dict[str, Any]) -> str:
+    return f"==> golden15/{name} <==\n{json.dumps(words)}\n\n"
+
+
+def test_a_rank_without_a_dump_is_told_and_never_taken_for_healthy() -> None:
+    head = section("recorders", {"host": "gpu-1", "ranks": 2, "left_out": 0})
+    rows = [{"rank": n, "pid": n, "why": f"/tmp/x_{n} is not there", "pipe": "/p", "refused": False} for n in (3, 4)]
+    read = parse(head + "".join(section(f"missing {row['pid']}", row) for row in rows))
+    (finding,) = findings(read)
+    assert finding.code == "rank.no_dump"
+    assert "ranks 3, 4" in finding.says
+    assert "trigger" in finding.says
+
+
+def test_a_collective_that_was_given_up_or_waits_too_long_is_told_with_its_line() -> None:
+    row = entry(8, state="scheduled", retired=True, frames=[{"name": "step", "filename": "/srv/train.py", "line": 12}])
+    late = entry(3, process_group=("tp", "tensor"), pg_id=1, state="started", retired=False, time_created_ns=10**11)
+    fresh = entry(4, process_group=("dp", "data"), pg_id=2, state="started", retired=False, time_created_ns=199 * 10**9)
+    data = dump(row, late, fresh)
+    words = {**STAMP, "bytes": len(data), "mtime": 200.0, "reduced": reduce(data)}
+    head = section("recorders", {"host": "gpu-1", "ranks": 1, "left_out": 0})
+    told = [(finding.code, finding.says) for finding in findings(parse(head + section("dump 7", words)))]
+    assert [code for code, _ in told] == ["rank.collective_timeout", "rank.collective_waits"]
+    assert "gave up on #8 all_reduce [4] Float in group 0 (default_pg), called at /srv/train.py:12" in told[0][1]
+    assert "waited 100 s for #3" in told[1][1]
+
+
+@pytest.mark.parametrize("change", ["signature", "frames", "columns", "spans", "told"])
+def test_rows_that_our_reducer_does_not_write_are_refused(change: str) -> None:
+    reduced = json.loads(json.dumps(reduce(dump(entry(1)))))
+    group = reduced["groups"][0]
+    if change == "signature":
+        group["last"][0][4] = 5
+    elif change == "frames":
+        group["last"][0][15] = [0]
+    elif change == "columns":
+        group["last"][0].pop()
+    elif change == "spans":
+        group["ranks"] = [[0, 10**9, 1]]
+    else:
+        group["told"] = [1]
+    with pytest.raises(ParseError):
+        dump_of(reduced, {**STAMP, "bytes": 1})

@@ -1,0 +1,365 @@
+"""rank.log beyond single lines: who wrote and when, blocks of lines, findings, the collector with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probes.catalog import _log_places
+from probes.catalog._log_events import RankLog
+from probes.catalog._log_lines import Zone, one_line
+from probes.catalog._log_read import read_log
+from probes.catalog.rank_log import PROBE, findings, parse
+from tests.support.collectors import capture_here, old_and_new_pythons
+from tests.support.wait import until
+
+NOW = 1795960000.0  # 2026-11-29 13:46:40 UTC, by date(1)
+WORK = "WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600029 milliseconds"
+
+
+# Who wrote a line, and when
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "rest"),
+    [
+        ("[rank3]: Traceback", 3, "Traceback"),
+        ("[rank3]:[W1129 14:13:49.1 P.cpp:6] x", 3, "x"),
+        ("[default1]:[rank9]: x", 9, "x"),
+        ("[default1]:x", 5, "x"),  # torchrun's tee counts within the node; local rank 1 is rank 5 here
+        ("[trainer7]:x", None, "x"),
+        ("[3]: x", 3, "x"),
+        ("[1,12]<stderr>:x", 12, "x"),
+        ("(WorkerDict pid=97397, ip=10.0.0.4) [rank2]: x", 2, "x"),
+        ("2026-11-29 14:15:52,608 [rank0] INFO x", 0, "INFO x"),
+        ("2026-11-29T14:15:52.1234567Z stderr F [rank4]: x", 4, "x"),
+        ("[3]:", None, "[3]:"),  # torchrun's list of failures
+        ("gpu-a:12:14 [3] NCCL INFO x", None, "gpu-a:12:14 [3] NCCL INFO x"),
+        ("12: x", None, "12: x"),  # srun --label only where every line has one
+    ],
+)
+def test_a_prefix_tells_the_rank(text: str, rank: int | None, rest: str) -> None:
+    line = one_line(text, Zone(ranks={1: 5}))
+    assert (line.rank, line.text) == (rank, rest)
+
+
+def test_labels_of_srun_count_when_every_line_has_one() -> None:
+    text = "".join(f" {n % 3}: [E P.cpp:1] Watchdog: {WORK.replace('42', str(n))}\n" for n in range(30))
+    assert {event.rank for event in read_log(text)[0]} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "clock"),
+    [
+        ("[E1129 14:13:49.500000000 P.cpp:1] x", 1795958029.5, "node"),  # 14:13:49 at UTC+1
+        ("[E801 00:00:00.0 P.cpp:1] x", 1785538800.0, "node"),  # 1 August: the month has one digit
+        ("[E1231 23:59:59.0 P.cpp:1] x", 1767221999.0, "node"),  # not in the future: last year
+        ("2026-11-29 14:13:49,250 x", 1795958029.25, "node"),
+        ("[2026-11-29 14:13:49] gpu-a:1:1 [0] NCCL WARN x", 1795958029.0, "node"),
+        ("2026-11-29T14:13:49.250Z stdout F x", 1795961629.25, "utc"),
+        ("2026-11-29 14:13:49+05:30 x", 1795941829.0, "utc"),
+        ("[E P.cpp:1] x", None, ""),
+        ("[E1399 14:13:49.5 P.cpp:1] x", None, ""),
+        ("2026-02-30 14:13:49 x", None, ""),
+    ],
+)
+def test_a_local_time_is_taken_in_the_zone_of_the_node(text: str, at: float | None, clock: str) -> None:
+    line = one_line(text, Zone(NOW, 3600))
+    assert (line.at, line.clock) == (at, clock)
+
+
+def test_without_a_zone_a_local_time_stays_a_stamp() -> None:
+    line = one_line("[E1129 14:13:49.5 P.cpp:1] x", Zone())
+    assert (line.at, line.clock, line.stamp) == (None, "", "11-29 14:13:49")
+
+
+# Blocks of lines
+
+
+def test_tracebacks_of_two_ranks_that_write_at_once_are_told_apart() -> None:
+    text = """[rank0]: Traceback (most recent call last):
+[rank1]: Traceback (most recent call last):
+[rank0]:   File "/w/train.py", line 10, in main
+[rank1]:   File "/w/train.py", line 20, in main
+[rank1]:     loss.backward()
+[rank0]:     step()
+[rank1]:   File "/v/lib/python3.11/site-packages/torch/_tensor.py", line 623, in backward
+[rank1]: ValueError: one
+[rank0]: KeyError: 'two'
+"""
+    found = {event.rank: event for event in read_log(text)[0]}
+    assert [(found[r].name, found[r].where) for r in (0, 1)] == [
+        ("KeyError", "/w/train.py:10"),
+        ("ValueError", "/w/train.py:20"),
+    ]
+    assert found[1].more == {"function": "main", "message": "one"}
+
+
+def test_the_place_of_an_exception_is_the_last_frame_of_the_users_own_code() -> None:
+    frames = ['  File "/v/lib/python3.11/site-packages/torch/x.py", line 1, in f', '  File "<string>", line 1, in g']
+    text = "\n".join(["Traceback (most recent call last):", *frames, "torch.x.DistBackendError"])
+    (event,) = read_log(text)[0]
+    assert (event.name, event.where, event.secondary) == ("DistBackendError", "<string>:1", True)
+
+
+def test_torchruns_list_gives_one_event_per_failed_rank(request: pytest.FixtureRequest) -> None:
+    """The values are those of tests/fixtures/rank.log/hang_sigkill.out, as a person reads them there."""
+    recorded = (request.path.parent / "fixtures/rank.log/hang_sigkill.out").read_text()
+    log = next(log for log in parse(recorded).logs if log.file == "torchrun.log")
+    failed = [event for event in log.events if event.kind == "torchrun_failure" and event.about]
+    assert [(event.about, event.code, event.more["pid"], event.more["first"]) for event in failed] == [
+        ((0,), -15, 6766, 0),
+        ((2,), -15, 6768, 0),
+        ((1,), -9, 6767, 1),
+    ]
+    assert [event.secondary for event in failed] == [True, True, False]
+    assert failed[0].where == "/srv/run/j1/logs/none_qwycdyee/attempt_0/0/error.json" and failed[2].where == ""
+    assert failed[0].name == "RuntimeError" and failed[2].name == "SIGKILL"
+
+
+def test_an_error_file_tells_its_time_in_utc_and_is_read_as_one() -> None:
+    said = {"message": {"message": "ValueError: x\nmore", "extraInfo": {"py_callstack": "", "timestamp": "1795961629"}}}
+    (event,) = read_log(json.dumps(said), rank=4)[0]
+    assert (event.kind, event.rank, event.name, event.at, event.clock) == (
+        "traceback",
+        4,
+        "ValueError",
+        1795961629.0,
+        "utc",
+    )
+    (old,) = read_log(json.dumps({"message": "Process died"}))[0]
+    assert (old.name, old.more["message"]) == ("", "Process died")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"message": ' + "[" * 100_000, '{"message": null}', '{"message": {"message": 7}}', "{}"]
+)
+def test_an_error_file_that_is_none_is_a_log_without_events(text: str) -> None:
+    assert read_log(text) == ((), 0)
+
+
+# Findings
+
+
+def codes(text: str) -> list[tuple[str, str]]:
+    return [(finding.code, finding.severity) for finding in findings(parse(text))]
+
+
+def test_the_worst_event_of_a_rank_is_its_finding() -> None:
+    status = "last enqueued NCCL work: 45, last completed NCCL work: 41"
+    text = f"""[rank2]:[E1129 14:13:49.1 P.cpp:6] [PG ID 0 PG GUID 0 Rank 2] Watchdog caught: {WORK}
+[rank2]:[E1129 14:13:49.1 P.cpp:7] [PG ID 0 PG GUID 0 Rank 2] Exception detected by watchdog at work: 42, {status}.
+[rank2]: Connection closed by peer [10.0.0.1]:77.
+"""
+    (finding,) = findings(parse(text))
+    assert (finding.code, finding.severity, finding.subject) == ("rank.watchdog_timeout", "bad", {"rank": 2})
+    assert "ALLREDUCE number 42 of group 0 (8 elements in, 8 out), for 600 s" in finding.says
+    assert "last enqueued 45, last completed 41" in finding.says
+    assert codes(text + "[rank2]: RuntimeError: CUDA error: unknown error\n") == [("rank.cuda_error", "bad")]
+
+
+def test_who_only_lost_a_peer_is_told_as_a_consequence() -> None:
+    (finding,) = findings(parse("[rank2]: Connection closed by peer [10.0.0.1]:77."))
+    assert finding.severity == "warn" and finding.says.endswith("A consequence: the cause is elsewhere")
+
+
+def test_sockets_are_slow_only_where_infiniband_was_found() -> None:
+    link = "n:1:1 [0] NCCL INFO Channel 00/0 : 8[0] -> 3[3] [receive] via NET/Socket/0\n"
+    using = "n:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\n"
+    none = "n:1:1 [0] NCCL INFO NET/IB : No device found.\n"
+    said = "==> rank3.log <==\n"
+    assert codes(said + using + link) == [("rank.slow_link", "warn")]
+    assert codes(said + none + link) == codes(said + link) == []
+
+
+def test_a_communicator_that_was_begun_and_not_done_is_told() -> None:
+    begun = "n:1:1 [0] NCCL INFO comm 0xa rank 0 nranks 2 - Init START\n"
+    done = "n:1:1 [0] NCCL INFO comm 0xa rank 0 nranks 2 - Init COMPLETE\n"
+    assert codes("==> rank0.log <==\n" + begun) == [("rank.init_unfinished", "warn")]
+    assert codes("==> rank0.log <==\n" + begun + done) == []
+
+
+def test_an_error_that_names_no_rank_is_told_with_its_file() -> None:
+    (finding,) = findings(parse("==> train.log <==\nRuntimeError: CUDA error: unknown error\n"))
+    assert finding.code == "rank.cuda_error" and finding.subject == {"file": "train.log"}
+
+
+def test_a_file_that_does_not_answer_costs_its_own_row_only() -> None:
+    place: dict[str, Any] = {"file": "/nfs/a.log", "how": "stdout", "rank": 1, "pid": 7, "writers": [1]}
+    place |= {"deleted": False, "job": ""}
+    hung = {"outcome": "hung", "text": "", "why": "process 9 could not be stopped (state D)", "wchan": "rpc_wait"}
+    ((_, text),) = _log_places._read([place], [hung])
+    index = '{"now": 1, "utc_offset_s": 0, "ranks": [[1, 1, 7, ""]], "streams": [], "left_off": 0}'
+    read = parse(f"==> golden15/rank-logs <==\n{index}\n\n==> log 0 <==\n{json.dumps(place)}\n{text}\n")
+    assert read.logs[0].kept == "unread"
+    (finding,) = findings(read)
+    assert finding.code == "rank.log_unread" and "rpc_wait" in finding.says and "rank 1" in finding.says
+
+
+@pytest.mark.parametrize(
+    ("index", "log"),
+    [
+        ("[]", ""),
+        ('{"ranks": [], "streams": 7}', ""),
+        ('{"ranks": [[1]], "streams": []}', ""),
+        ('{"ranks": [], "streams": [3]}', ""),
+        ('{"ranks": [], "streams": []}', "no json"),
+        ('{"ranks": [], "streams": []}', "{}\n[1]"),
+        ("[" * 5000, ""),
+    ],
+)
+def test_broken_sections_are_refused_in_words(index: str, log: str) -> None:
+    from probes.core import ParseError
+
+    with pytest.raises(ParseError, match=r"^section (golden15/rank-logs|log 0): expected"):
+        parse(f"==> golden15/rank-logs <==\n{index}\n" + (f"\n==> log 0 <==\n{log}\n" if log else ""))
+
+
+# The collector
+
+
+RANK = """
+import os, signal, sys
+print("NCCL version 2.27.7+cuda12.8", flush=True)
+who = os.environ["RANK"]
+print(f"[rank{who}]: RuntimeError: CUDA error: unknown error", file=sys.stderr, flush=True)
+signal.pause()
+"""
+
+
+class Job:
+    """Ranks of one job, told from other jobs on this machine by their port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = str(20_000 + os.getpid() % 10_000)
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, rank: int, stdout: Any, stderr: Any, program: str = RANK, **env: str) -> subprocess.Popen[bytes]:
+        known = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "8", "MASTER_ADDR": "golden15.test"}
+        known |= {"MASTER_PORT": self.port, "PATH": os.environ["PATH"], "TORCHELASTIC_RUN_ID": "none"} | env
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=stdout, stderr=stderr, env=known)
+        self.processes.append(process)
+        return process
+
+    def logs(self, python: str = sys.executable) -> list[RankLog]:
+        capture = capture_here(PROBE, python)
+        assert capture.outcome == "ok", capture.why
+        return [log for log in parse(capture.text).logs if log.job == f"golden15.test:{self.port}"]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    started = Job(tmp_path)
+    yield started
+    for process in started.processes:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def written(path: Path, text: str) -> Callable[[], bool]:
+    return lambda: path.exists() and text in path.read_text()
+
+
+@pytest.mark.parametrize("python", old_and_new_pythons())
+def test_the_files_of_real_ranks_are_found_and_read(job: Job, python: str) -> None:
+    out, err = job.folder / "out", job.folder / "err.log"
+    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+        pid = job.start(3, stdout, stderr).pid
+    until(written(err, "unknown error"))
+    found = {log.file: log for log in job.logs(python)}
+    assert (found[str(out)].how, found[str(out)].rank, found[str(out)].pid) == ("stdout", 3, pid)
+    assert found[str(out)].events[0].name == "2.27.7+cuda12.8"
+    assert found[str(err)].events[0].kind == "cuda_error" and found[str(err)].events[0].offset == 0
+    assert found[str(err)].size_bytes == found[str(err)].read_bytes == err.stat().st_size
+    assert found[str(err)].written_at == pytest.approx(err.stat().st_mtime)
+
+
+def test_one_file_of_two_ranks_is_read_once(job: Job) -> None:
+    out = job.folder / "train.out"
+    with open(out, "wb") as both:
+        for rank in (0, 1):
+            job.start(rank, both, both)
+    until(written(out, "[rank0]"))
+    until(written(out, "[rank1]"))
+    (log,) = [log for log in job.logs() if log.file == str(out)]
+    assert (log.rank, sorted(log.writers)) == (None, [0, 1])
+    assert {event.rank for event in log.events if event.kind == "cuda_error"} == {0, 1}
+
+
+def test_a_file_that_was_deleted_while_it_is_open_is_read_through_its_process(job: Job) -> None:
+    err = job.folder / "err.log"
+    with open(err, "wb") as stderr:
+        job.start(0, subprocess.DEVNULL, stderr)
+    until(written(err, "unknown error"))
+    err.unlink()
+    (log,) = [log for log in job.logs() if log.how == "stderr"]
+    assert log.deleted and log.file == str(err) and log.events[0].kind == "cuda_error"
+
+
+def test_output_that_nobody_keeps_is_said(job: Job) -> None:
+    job.start(2, subprocess.PIPE, subprocess.DEVNULL)
+    stream = job.processes[0].stdout
+    assert stream and b"NCCL" in stream.readline()
+    logs = job.logs()
+    assert {(log.how, log.kept) for log in logs if log.rank == 2} == {("stdout", "pipe"), ("stderr", "null")}
+    from probes.catalog._log_events import RankLogs
+
+    says = [finding.says for finding in findings(RankLogs(tuple(logs))) if finding.code == "rank.output_lost"]
+    assert "rank 2 writes its stdout to a pipe: nobody keeps the output" in says
+    stream.close()
+
+
+def test_what_tee_keeps_of_a_pipe_is_read(job: Job) -> None:
+    kept = job.folder / "kept"
+    tee = subprocess.Popen(["tee", str(kept)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    job.processes.append(tee)
+    assert tee.stdin
+    job.start(1, tee.stdin, tee.stdin)
+    tee.stdin.close()
+    until(written(kept, "unknown error"))
+    logs = job.logs()
+    (log,) = [log for log in logs if log.file == str(kept)]
+    assert log.writers == (1,) and log.how == "through a pipe to tee"
+    assert [log.why for log in logs if log.kept == "pipe"] == [f"tee ({tee.pid})"] * 2
+
+
+def test_nccls_own_file_and_the_run_folder_of_torchrun_are_found(job: Job) -> None:
+    """Rank 1 is gone: its error file is found beside that of rank 0, and its rank is counted on from there."""
+    attempt = job.folder / "none_x" / "attempt_0"
+    for local in ("0", "1"):
+        (attempt / local).mkdir(parents=True)
+    (attempt / "1" / "error.json").write_text(json.dumps({"message": {"message": "ValueError: gone", "extraInfo": {}}}))
+    named = str(job.folder / "nccl.%h.%p.txt")
+    job.start(
+        4,
+        subprocess.DEVNULL,
+        subprocess.DEVNULL,
+        LOCAL_RANK="0",
+        NCCL_DEBUG_FILE=named,
+        TORCHELASTIC_ERROR_FILE=str(attempt / "0" / "error.json"),
+    )
+    mine = Path(named.replace("%h", os.uname().nodename).replace("%p", str(job.processes[0].pid)))
+    mine.write_text("gpu-a:1:1 [0] NCCL INFO Using network IB\n")
+    found = {log.file: log for log in until(lambda: [log for log in job.logs() if log.kept == "read"])}
+    assert found[str(mine)].events[0].kind == "nccl_net" and found[str(mine)].rank == 4
+    gone = found[str(attempt / "1" / "error.json")]
+    assert (gone.rank, gone.how, gone.events[0].name) == (5, "run folder", "ValueError")
+    assert str(attempt / "0" / "error.json") not in found, "it does not exist"
+
+
+def test_a_fifo_in_the_place_of_a_file_is_not_opened(job: Job) -> None:
+    """Opening it would wake or block whoever is at its other end."""
+    fifo = job.folder / "error.json"
+    os.mkfifo(fifo)
+    job.start(0, subprocess.DEVNULL, subprocess.DEVNULL, TORCHELASTIC_ERROR_FILE=str(fifo))
+    (log,) = until(lambda: [log for log in job.logs() if log.how == "error file"])
+    assert (log.kept, log.why) == ("unread", "it is not a regular file")
