@@ -1,49 +1,139 @@
-"""Reads a flight-recorder dump on the dashboard's side, in a process of its own with little memory and time."""
+"""Reads flight-recorder dumps on the dashboard's side, each in a process of its own with little memory and time.
+
+A helper process holds nothing but the reducer; for each dump it forks, and only the fork decodes. A dump that eats memory
+or time ends its fork. Starting Python once per dump would cost five times as much as reading it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from probes.catalog._flight_recorder import LIMITS
 from probes.catalog._flight_recorder_decode import Refused
 
 PROGRAM = """
-import json, sys
+import json, os, signal, struct, sys
 sys.path.insert(0, sys.argv[1])
 from probes.catalog import _flight_recorder as recorder, _flight_recorder_decode as decoder
 limits = json.loads(sys.argv[2])
-decoder.confine(limits)
-try:
-    told = {"reduced": recorder.reduce(sys.stdin.buffer.read(limits["input_bytes"] + 1), limits)}
-except decoder.Refused as error:
-    told = {"refused": str(error)}
-except (MemoryError, RecursionError):
-    told = {"refused": "it asks for more memory than a dump needs"}
-print(json.dumps(told))
+
+def told(data):
+    decoder.confine(limits)
+    try:
+        return {"reduced": recorder.reduce(data, limits)}
+    except decoder.Refused as error:
+        return {"refused": str(error)}
+    except (MemoryError, RecursionError):
+        return {"refused": "it asks for more memory than a dump needs"}
+
+while True:
+    head = sys.stdin.buffer.read(8)
+    if len(head) < 8:
+        break
+    data = sys.stdin.buffer.read(struct.unpack(">Q", head)[0])
+    inside, outside = os.pipe()
+    pid = os.fork()
+    if not pid:
+        with os.fdopen(outside, "wb") as pipe:
+            pipe.write(json.dumps(told(data)).encode())
+        os._exit(0)
+    os.close(outside)
+    with os.fdopen(inside, "rb") as pipe:
+        answer = pipe.read(4194304)
+    status = os.waitpid(pid, 0)[1]
+    if status:
+        signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        answer = json.dumps({"signal": signalled, "status": os.WEXITSTATUS(status)}).encode()
+    sys.stdout.buffer.write(struct.pack(">Q", len(answer)) + answer)
+    sys.stdout.buffer.flush()
 """
 PATIENCE_S = 30.0  # the limit of CPU time ends it before, unless this machine is very busy
+MOST = 8_388_608  # bytes of an answer
+
+
+class Apart:
+    """One helper process. Used by one thread at a time; a helper that does not answer is ended and started again."""
+
+    def __init__(self, limits: Mapping[str, int] = LIMITS) -> None:
+        self.limits = dict(limits)
+        self._helper: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Apart:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def reduce(self, data: bytes) -> dict[str, Any]:
+        """As _flight_recorder.reduce. Raises Refused, also when the process that read the dump had to be ended."""
+        data = data[: self.limits["input_bytes"] + 1]
+        try:
+            told = json.loads(self._exchange(struct.pack(">Q", len(data)) + data))
+        except (OSError, ValueError, EOFError):
+            self.close()
+            raise Refused("the process that read it ended without an answer") from None
+        if told.get("signal") in (signal.SIGXCPU, signal.SIGKILL):
+            raise Refused(f"it takes more than {self.limits['cpu_s']} s to read, which no dump does")
+        if "status" in told:
+            raise Refused(f"the process that read it ended with status {-told['signal'] or told['status']}")
+        if "refused" in told:
+            raise Refused(told["refused"])
+        return dict(told["reduced"])
+
+    def close(self) -> None:
+        """End the helper and what it has forked."""
+        helper, self._helper = self._helper, None
+        if helper is None:
+            return
+        with helper:
+            if helper.poll() is None:
+                os.killpg(helper.pid, signal.SIGKILL)
+
+    def _exchange(self, request: bytes) -> bytes:
+        if self._helper is None:
+            root = str(Path(__file__).parents[2])
+            command = [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, root, json.dumps(self.limits)]
+            self._helper = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        assert self._helper.stdin is not None
+        self._helper.stdin.write(request)
+        self._helper.stdin.flush()
+        until = time.monotonic() + PATIENCE_S
+        (size,) = struct.unpack(">Q", self._answered(8, until))
+        if size > MOST:
+            raise EOFError
+        return self._answered(size, until)
+
+    def _answered(self, size: int, until: float) -> bytes:
+        assert self._helper is not None and self._helper.stdout is not None
+        number, found = self._helper.stdout.fileno(), b""
+        while len(found) < size:
+            ready, _, _ = select.select([number], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                self.close()
+                raise Refused(f"it was not read within {PATIENCE_S:g} s")
+            part = os.read(number, size - len(found))
+            if not part:
+                raise EOFError
+            found += part
+        return found
 
 
 def reduce_apart(data: bytes, limits: Mapping[str, int] = LIMITS) -> dict[str, Any]:
-    """As _flight_recorder.reduce. Raises Refused, also when the process that read the dump had to be ended."""
-    root = str(Path(__file__).parents[2])
-    command = [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, root, json.dumps(dict(limits))]
-    try:
-        done = subprocess.run(command, input=data, capture_output=True, timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        raise Refused(f"it was not read within {PATIENCE_S:g} s") from None
-    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise Refused(f"it takes more than {limits['cpu_s']} s to read, which no dump does")
-    try:
-        told = json.loads(done.stdout)
-    except ValueError:
-        raise Refused(f"the process that read it ended with status {done.returncode}") from None
-    if "refused" in told:
-        raise Refused(told["refused"])
-    return dict(told["reduced"])
+    """One dump, with a helper of its own. Raises Refused."""
+    with Apart(limits) as apart:
+        return apart.reduce(data)
