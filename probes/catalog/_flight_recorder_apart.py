@@ -1,7 +1,7 @@
 """Reads flight-recorder dumps on the dashboard's side, each in a process of its own with little memory and time.
 
-A helper process holds nothing but the reducer; for each dump it forks, and only the fork decodes. A dump that eats memory
-or time ends its fork. Starting Python once per dump would cost five times as much as reading it.
+A helper process holds nothing but the reducer; for each dump it forks, and only the fork decodes. A dump that eats
+memory or time ends its fork. Starting Python once per dump would cost five times as much as reading it.
 """
 
 from __future__ import annotations
@@ -105,9 +105,12 @@ class Apart:
     def _exchange(self, request: bytes) -> bytes:
         if self._helper is None:
             root = str(Path(__file__).parents[2])
-            command = [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, root, json.dumps(self.limits)]
             self._helper = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+                [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, root, json.dumps(self.limits)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
         assert self._helper.stdin is not None
         self._helper.stdin.write(request)

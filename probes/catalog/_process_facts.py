@@ -47,7 +47,7 @@ class Process:
 
     pid: int
     rank: int
-    world_size: int
+    world_size: int | None
     run_id: str | None
     worker_of: int | None
     comm: str

@@ -69,16 +69,10 @@ def _process(row: dict[str, Any], hz: int) -> Process:
         user_percent=round(max(0, user) / hz / seconds * 100, 1),
         run_delay_percent=main.run_delay_percent,
         major_faults=max(0, whole(two, "major", LOOK) - whole(one, "major", LOOK)),
-        rss_bytes=_kilobytes(status, "VmRSS"),
-        locked_bytes=_kilobytes(status, "VmLck"),
-        pinned_bytes=_kilobytes(status, "VmPin"),
-        swap_bytes=_kilobytes(status, "VmSwap"),
-        tracer_pid=_decimal(status, "TracerPid") or None,
         tracer_before=whole_or_none(row, "tracer_before", WHAT) or None,
+        **of_status(status),  # type: ignore[arg-type]
         tracer=word(row, "tracer", WHAT, 64),
-        kill_pending=any(_mask(status, key) & SIGKILL for key in ("SigPnd", "ShdPnd")),
         oom_score=whole_or_none(row, "oom_score", WHAT),
-        threads_total=_decimal(status, "Threads"),
         threads=tuple(
             _thread(whole(one_thread, "tid", WHAT), *_looks(one_thread), seconds, hz)
             for one_thread in _list(row, "threads")
@@ -86,6 +80,19 @@ def _process(row: dict[str, Any], hz: int) -> Process:
         other_threads=tuple(_thread_group(group) for group in _list(row, "others")),
         threads_unread=whole(row, "unread", WHAT),
     )
+
+
+def of_status(status: Mapping[str, str]) -> dict[str, int | bool | None]:
+    """Fields of Process that one look at /proc/PID/status tells."""
+    return {
+        "rss_bytes": _kilobytes(status, "VmRSS"),
+        "locked_bytes": _kilobytes(status, "VmLck"),
+        "pinned_bytes": _kilobytes(status, "VmPin"),
+        "swap_bytes": _kilobytes(status, "VmSwap"),
+        "tracer_pid": _decimal(status, "TracerPid") or None,
+        "kill_pending": any(_mask(status, key) & SIGKILL for key in ("SigPnd", "ShdPnd")),
+        "threads_total": _decimal(status, "Threads"),
+    }
 
 
 def _thread_group(row: dict[str, Any]) -> ThreadGroup:
