@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -10,7 +11,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from incidents import clock
-from incidents.models import Incident, Node, Reading
+from incidents.models import Fleet, Incident, Node, Reading
 from probes import catalog, suites
 from probes.core import SEVERITIES
 
@@ -171,17 +172,16 @@ def by_hand(probe: str) -> str:
     return known.by_hand if known else ""
 
 
-def open_incidents() -> list[Incident]:
-    """Incidents that are not closed, the worst first."""
-    found = Incident.objects.filter(closed_at=None).select_related("commander", "job")
+def open_incidents(fleets: Sequence[Fleet]) -> list[Incident]:
+    """Incidents of these fleets that are not closed, the worst first."""
+    found = Incident.objects.filter(fleet__in=fleets, closed_at=None).select_related("commander", "job", "fleet")
     return list(found.order_by("severity", "t0"))
 
 
-def closed_incidents(limit: int = 50) -> list[Incident]:
-    """The incidents closed last."""
-    return list(
-        Incident.objects.exclude(closed_at=None).select_related("commander", "job").order_by("-closed_at")[:limit]
-    )
+def closed_incidents(fleets: Sequence[Fleet], limit: int = 50) -> list[Incident]:
+    """The incidents of these fleets that were closed last."""
+    found = Incident.objects.filter(fleet__in=fleets).exclude(closed_at=None).select_related("commander", "fleet")
+    return list(found.order_by("-closed_at")[:limit])
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,10 @@ def _phase(said: dict[str, Any], kind: str) -> Sentence:
     return "▸", "", f"moved to {clock.TITLES[said['to']]}: “{said['word']}”"
 
 
+def _overdue(said: dict[str, Any], kind: str) -> Sentence:
+    return "▲", "bad", f"{clock.TITLES[said['phase']]} is over its time"
+
+
 def _command(said: dict[str, Any], kind: str) -> Sentence:
     before = f", after {said['before']}" if said.get("before") else ""
     return "▸", "", f"took command{before}"
@@ -82,6 +86,7 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "suite_started": _suite_started,
     "suite_ended": _suite_ended,
     "phase": _phase,
+    "overdue": _overdue,
     "command": _command,
     "alert": _alert,
 }

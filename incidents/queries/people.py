@@ -1,14 +1,16 @@
-"""Reads of who somebody is."""
+"""Reads of who somebody is, and of what they are in which fleet."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from types import SimpleNamespace
+from typing import Any
 
 from django.conf import settings
 from django.contrib import auth
 
-from incidents.models import User
+from incidents import policy
+from incidents.models import Fleet, Membership, User
 
 
 def signed_in(session_key: str | None) -> User | None:
@@ -17,4 +19,39 @@ def signed_in(session_key: str | None) -> User | None:
         return None
     session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     user = auth.get_user(SimpleNamespace(session=session))  # type: ignore[arg-type]
-    return user if isinstance(user, User) else None
+    return user if isinstance(user, User) and user.is_active else None
+
+
+def role_in(user: Any, fleet: Fleet) -> str | None:
+    """The person's role in this fleet; None for strangers to it, also when they are not signed in or switched off."""
+    if not user.is_authenticated or not user.is_active:
+        return None
+    if user.is_superuser:
+        return "admin"
+    return Membership.objects.filter(user=user, fleet=fleet).values_list("role", flat=True).first()
+
+
+def role_at(user: Any, incident_id: int) -> str | None:
+    """The person's role in the fleet of this incident; None as above, and when there is no such incident."""
+    fleet = Fleet.objects.filter(incidents__pk=incident_id).first()
+    return role_in(user, fleet) if fleet else None
+
+
+def fleets(user: Any, least: str = "viewer") -> list[Fleet]:
+    """The fleets in which the person has at least this role, by name."""
+    if not user.is_authenticated or not user.is_active:
+        return []
+    if user.is_superuser:
+        return list(Fleet.objects.all())
+    roles = policy.ROLES[policy.ROLES.index(least) :]
+    return list(Fleet.objects.filter(memberships__user=user, memberships__role__in=roles))
+
+
+def best_role(user: Any) -> str | None:
+    """The highest role that the person has anywhere."""
+    if not user.is_authenticated or not user.is_active:
+        return None
+    if user.is_superuser:
+        return "admin"
+    roles = Membership.objects.filter(user=user).values_list("role", flat=True)
+    return max(roles, key=policy.ROLES.index, default=None)

@@ -21,9 +21,9 @@ def at(mapping: dict[int, str], key: int) -> str:
 
 
 @register.filter
-def may(user: object, route: str) -> bool:
-    """Whether this person may act on a route: no button is shown that would be refused."""
-    return policy.may(user, route)
+def may(role: str | None, route: str) -> bool:
+    """Whether somebody with this role may act on a route: no button is shown that would be refused."""
+    return policy.may(role, route)
 
 
 @register.filter
