@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from playwright.sync_api import expect
 
@@ -20,6 +21,9 @@ from tests.support.wait import until
 
 pytestmark = pytest.mark.browser
 SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+
+
+ON_BOTH = pytest.mark.parametrize("golden15", ["sqlite", "postgresql"], indirect=True)
 
 
 def three_nodes(lab: Lab) -> None:
@@ -61,6 +65,7 @@ def test_one_field_is_enough_and_every_node_is_asked(
     check_accessibility(page)
 
 
+@ON_BOTH
 def test_the_matrix_fills_live_two_browsers_agree_and_a_reload_shows_the_same(
     lab: Lab, open_page: Callable[..., Any], golden15: Golden15
 ) -> None:
@@ -158,6 +163,7 @@ def test_nothing_overflows_and_axe_is_content_at_each_size(
 
 
 @pytest.mark.needs_root
+@ON_BOTH
 def test_a_worker_killed_in_the_middle_of_a_capture_of_forty_nodes_costs_nothing(
     lab: Lab, open_page: Callable[..., Any], golden15: Golden15
 ) -> None:
@@ -183,6 +189,11 @@ def test_a_worker_killed_in_the_middle_of_a_capture_of_forty_nodes_costs_nothing
 
 
 def query(golden15: Golden15, statement: str) -> tuple[int, ...]:
+    if url := golden15.env.get("DATABASE_URL"):
+        with psycopg.connect(url) as connection:
+            found = connection.execute(statement).fetchone()  # type: ignore[arg-type]
+            assert found is not None
+            return tuple(found)
     with contextlib.closing(sqlite3.connect(golden15.data / "golden15.sqlite3")) as database:
         row = database.execute(statement).fetchone()
     return tuple(row)
