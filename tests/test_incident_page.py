@@ -44,6 +44,12 @@ def captured(page: Any) -> None:
     raise AssertionError(page.inner_text("main"))
 
 
+def to_triage(page: Any, word: str) -> None:
+    page.locator("summary", has_text="To Triage").click()
+    page.get_by_label("Why is Capture over?").fill(word)
+    page.get_by_role("button", name="Move to Triage").click()
+
+
 def test_one_field_is_enough_and_every_node_is_asked(
     lab: Lab, open_page: Callable[..., Any], check_accessibility: Any
 ) -> None:
@@ -75,8 +81,7 @@ def test_the_matrix_fills_live_two_browsers_agree_and_a_reload_shows_the_same(
     shown = [parts(one) for one in (page, other)]
     page.reload()
     assert shown[0] == shown[1] == parts(page)
-    page.get_by_label("Why this phase is over").fill("the third is known to be dead")
-    page.get_by_role("button", name="To Triage").click()
+    to_triage(page, "the third is known to be dead")
     expect(other.get_by_text("moved to Triage: “the third is known")).to_be_visible()
     expect(other.locator("[aria-current=step]")).to_contain_text("Triage")
 
@@ -99,8 +104,7 @@ def test_the_page_lives_through_a_restart_of_everything_below_it(
     golden15.wait_for("The web works again")
     golden15.wait_for("The broker works again")
     other.goto(page.url)
-    other.get_by_label("Why this phase is over").fill("after the restart")
-    other.get_by_role("button", name="To Triage").click()
+    to_triage(other, "after the restart")
     expect(page.get_by_text("moved to Triage: “after the restart”")).to_be_visible(timeout=40_000)
 
 
@@ -119,7 +123,7 @@ def test_the_evidence_of_a_cell_opens_with_the_keyboard_alone(
     page.keyboard.press("Enter")
     drawer = page.get_by_role("dialog")
     expect(drawer.get_by_role("heading", name="gpu-002")).to_be_visible()
-    expect(drawer.get_by_text("Output")).to_be_visible()
+    expect(drawer.get_by_text("Output", exact=True)).to_be_visible()
     check_accessibility(page)
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
@@ -129,8 +133,7 @@ def test_the_next_phase_begins_with_a_word(lab: Lab, open_page: Callable[..., An
     three_nodes(lab)
     page = open_page()
     declared(page)
-    page.get_by_label("Why this phase is over").fill("two nodes answered, the third is known to be dead")
-    page.get_by_role("button", name="To Triage").click()
+    to_triage(page, "two nodes answered, the third is known to be dead")
     expect(page.get_by_text("moved to Triage: “two nodes answered")).to_be_visible()
     expect(page.locator("[aria-current=step]")).to_contain_text("Triage")
 
@@ -237,7 +240,7 @@ def test_thirty_hostile_strings_from_a_node_are_shown_and_execute_nothing(
     expect(page.get_by_text("capture complete")).to_be_visible(timeout=40_000)
     page.locator("[data-matrix] a", has_text="gpu-001 gpu.state").click()
     drawer = page.get_by_role("dialog")
-    expect(drawer.get_by_text("Output")).to_be_visible()
+    expect(drawer.get_by_text("Output", exact=True)).to_be_visible()
     shown = drawer.inner_text()
     for text in HOSTILE[:21]:
         assert text in shown, text

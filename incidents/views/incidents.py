@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import zlib
+import uuid
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.utils import timezone
@@ -17,23 +16,34 @@ from incidents import clock
 from incidents.forms import DeclareForm
 from incidents.models import Incident, Job, User
 from incidents.queries import incident as queries
+from incidents.queries.board import needs
 from incidents.queries.lines import lines
 from incidents.queries.timeline import HIDDEN
 from incidents.services import response
 from incidents.services.fleet import Refused
 from incidents.views.acting import by, post_only
-from probes.core import clean
 
-SLOTS = ("head", "phases", "standouts", "matrix", "timeline")  # the parts of the page that live
+SLOTS = ("head", "phases", "standouts", "matrix", "tally", "timeline", "thumb")  # the parts of the page that live
 
 
 @never_cache
 @require_safe
 def incident_list(request: HttpRequest) -> HttpResponse:
     """Open incidents with what waits for a person, and those closed last."""
-    rows = [(incident, queries.current_phase(incident)) for incident in queries.open_incidents()]
-    context = {"rows": rows, "needs": queries.needs(rows)[:3], "closed": queries.closed_incidents()}
-    return render(request, "incidents/list.html", context)
+    return render(request, "incidents/list.html", _list())
+
+
+@never_cache
+@require_safe
+def list_state(request: HttpRequest) -> HttpResponse:
+    """The part of the list that changes by itself: the same partial the page was rendered from."""
+    return render(request, "incidents/_list_state.html", _list())
+
+
+def _list() -> dict[str, object]:
+    now = timezone.now()
+    rows = [(incident, queries.current_phase(incident, now)) for incident in queries.open_incidents()]
+    return {"rows": rows, "needs": needs(rows, now)[:3], "closed": queries.closed_incidents(), "now": now}
 
 
 @never_cache
@@ -53,7 +63,7 @@ def declare(request: HttpRequest) -> HttpResponse:
     return render(request, "incidents/declare.html", {"form": form, "jobs": jobs}, status=status)
 
 
-def _context(incident: Incident, user: User) -> dict[str, object]:
+def context_of(incident: Incident, user: User) -> dict[str, object]:
     found = queries.matrix(incident)
     now = timezone.now()
     return {
@@ -66,10 +76,11 @@ def _context(incident: Incident, user: User) -> dict[str, object]:
         "standouts": queries.standouts(found),
         "lines": lines(incident),
         "commands": incident.commander_id == user.pk,
+        "note_key": uuid.uuid4(),
     }
 
 
-def _found(pk: int) -> Incident:
+def found_or_404(pk: int) -> Incident:
     return get_object_or_404(Incident.objects.select_related("commander", "job"), pk=pk)
 
 
@@ -77,19 +88,19 @@ def _found(pk: int) -> Incident:
 @require_safe
 def incident(request: HttpRequest, pk: int) -> HttpResponse:
     """The page of one incident. Right after a reload without JavaScript's memory."""
-    return render(request, "incidents/incident.html", _context(_found(pk), by(request)))
+    return render(request, "incidents/incident.html", context_of(found_or_404(pk), by(request)))
 
 
 @never_cache
 @require_safe
 def after(request: HttpRequest, pk: int) -> HttpResponse:
     """What changed after a seq: the live parts, rendered as on the page, and how many lines are new."""
-    found = _found(pk)
+    found = found_or_404(pk)
     seen = request.GET.get("seq", "")
     seq = int(seen) if seen.isdigit() and len(seen) < 10 else 0
     answer: dict[str, object] = {"seq": found.last_seq, "now": timezone.now().isoformat(), "count": 0, "html": {}}
     if found.last_seq > seq:
-        context = _context(found, by(request))
+        context = context_of(found, by(request))
         answer["count"] = found.events.filter(seq__gt=seq).exclude(kind__in=HIDDEN).count()
         answer["html"] = {slot: render_to_string(f"incidents/_{slot}.html", context, request) for slot in SLOTS}
     return JsonResponse(answer)
@@ -97,7 +108,7 @@ def after(request: HttpRequest, pk: int) -> HttpResponse:
 
 @post_only
 def advance(request: HttpRequest, pk: int) -> HttpResponse:
-    found = _found(pk)
+    found = found_or_404(pk)
     found.phase = request.POST.get("phase", found.phase)  # the phase that the person saw
     try:
         response.advance(found, by(request), request.POST.get("word", ""))
@@ -109,28 +120,7 @@ def advance(request: HttpRequest, pk: int) -> HttpResponse:
 @post_only
 def take_command(request: HttpRequest, pk: int) -> HttpResponse:
     try:
-        response.take_command(_found(pk), by(request))
+        response.take_command(found_or_404(pk), by(request))
     except Refused as refused:
         messages.error(request, str(refused))
     return redirect("incident", pk)
-
-
-@never_cache
-@require_safe
-def evidence(request: HttpRequest, pk: int, reading: int) -> HttpResponse:
-    """One reading: how it was taken, what came back, what was read out of it. As a page, or its part for the drawer."""
-    found = _found(pk)
-    kept = queries.reading(found, reading)
-    if kept is None:
-        raise Http404
-    context = {
-        "incident": found,
-        "reading": kept,
-        "age": clock.span(kept.recorded_at, timezone.now()),
-        "taken": clock.t_plus(found.t0, kept.recorded_at),
-        "by_hand": queries.by_hand(kept.probe),
-        "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")),
-        "facts": json.dumps(kept.facts, indent=2, ensure_ascii=False) if kept.facts is not None else "",
-    }
-    part = request.headers.get("X-Part") == "drawer"
-    return render(request, "incidents/_evidence.html" if part else "incidents/evidence.html", context)
