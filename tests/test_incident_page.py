@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.hostile import HOSTILE
 from tests.support.server import BASE, Golden15
 from tests.support.sshd_nodes import Lab, free_port
 from tests.support.wait import until
@@ -189,40 +190,6 @@ def query(golden15: Golden15, statement: str) -> tuple[int, ...]:
     with contextlib.closing(sqlite3.connect(golden15.data / "golden15.sqlite3")) as database:
         row = database.execute(statement).fetchone()
     return tuple(row)
-
-
-HOSTILE = [
-    "<script>document.title='owned'</script>",
-    "<img src=x onerror=\"document.title='owned'\">",
-    "<svg onload=document.title='owned'>",
-    "\"><script>document.title='owned'</script>",
-    "'><img src=x onerror=document.title='owned'>",
-    "</textarea><script>document.title='owned'</script>",
-    "</title><script>document.title='owned'</script>",
-    "</style><script>document.title='owned'</script>",
-    "<iframe srcdoc=\"<script>parent.document.title='owned'</script>\">",
-    "<a href=javascript:document.title='owned'>x</a>",
-    "javascript:document.title='owned'",
-    "<body onload=document.title='owned'>",
-    "<details open ontoggle=document.title='owned'>",
-    "<math><mi xlink:href=javascript:alert(1)>x</mi></math>",
-    "<style>*{display:none}</style>",
-    "<link rel=stylesheet href=//evil.example/x.css>",
-    "<meta http-equiv=refresh content='0;url=//evil.example'>",
-    "<base href=//evil.example/>",
-    "<form action=//evil.example><button>Sign in</button></form>",
-    "<object data=//evil.example></object>",
-    "{{ 7*7 }} {% load x %} ${7*7} #{7*7} <%= 7*7 %>",
-    "\x1b]52;c;cm0gLXJmIC8=\x07 clipboard",
-    "\x1b[2J\x1b]0;owned\x07 screen",
-    "over\rwritten",
-    "right\u202eto left",
-    "zero\u200bwidth\ufeff",
-    "nul\x00byte",
-    "&lt;script&gt;document.title='owned'&lt;/script&gt;",
-    "<template><script>document.title='owned'</script></template>",
-    "' OR 1=1; DROP TABLE incidents_event; --",
-]
 
 
 @pytest.mark.needs_root
