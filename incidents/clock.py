@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from incidents.models.incident import PHASES
 
 TITLES = {"capture": "Capture", "triage": "Triage", "decide": "Decide & act"}
+LEADS_TO = {"triage": "To Triage", "decide": "To decision"}  # what the button to a phase says
 
 # Minutes from T0 by which each phase is due, per severity. All the same until a site changes them.
 DUE_MINUTES = dict.fromkeys((1, 2, 3, 4), (3, 8, 15))

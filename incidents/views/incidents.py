@@ -72,6 +72,7 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "t_plus": clock.t_plus(incident.t0, incident.closed_at or now),
         "phases": queries.phases(incident, now),
         "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
+        "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
         "matrix": found,
         "standouts": queries.standouts(found),
         "lines": lines(incident),
