@@ -15,13 +15,17 @@ MEMBER = "member"  # signed in; the page shows only what is in the person's flee
 POLICY: dict[str, tuple[str | None, str | None]] = {
     "home": (MEMBER, None),
     "incidents": (MEMBER, None),
+    "incidents_state": (MEMBER, None),
     "declare": ("responder", "responder"),
     "incident": ("viewer", None),
     "incident_after": ("viewer", None),
     "evidence": ("viewer", None),
+    "evidence_output": ("viewer", None),
+    "timeline": ("viewer", None),
     "advance": ("responder", "responder"),
     "take_command": ("responder", "responder"),
     "fleets": (MEMBER, None),
+    "add_note": ("responder", "responder"),
     "fleet": ("viewer", None),
     "fleet_state": ("viewer", None),
     "fleet_alerts": ("viewer", None),
@@ -44,7 +48,7 @@ SOCKETS = {"incident": "viewer"}
 
 def has(role: str | None, least: str) -> bool:
     """Whether this role is at least that one."""
-    return role is not None and ROLES.index(role) >= ROLES.index(least)
+    return role in ROLES and ROLES.index(role) >= ROLES.index(least)
 
 
 def least_for(route: str, method: str) -> str | None:

@@ -3,19 +3,23 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from incidents.views import alerts, fleet, incidents
+from incidents.views import alerts, evidence, fleet, incidents, notes, timeline
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
 urlpatterns = [
     path("", fleet.home, name="home"),
     path("incidents/", incidents.incident_list, name="incidents"),
+    path("incidents/state", incidents.list_state, name="incidents_state"),
     path("incidents/declare", incidents.declare, name="declare"),
     path("incidents/<int:incident>", incidents.page, name="incident"),
     path("incidents/<int:incident>/after", incidents.after, name="incident_after"),
     path("incidents/<int:incident>/advance", incidents.advance, name="advance"),
     path("incidents/<int:incident>/command", incidents.take_command, name="take_command"),
-    path("incidents/<int:incident>/evidence/<int:reading>", incidents.evidence, name="evidence"),
+    path("incidents/<int:incident>/note", notes.add_note, name="add_note"),
+    path("incidents/<int:incident>/evidence/<int:reading>", evidence.evidence, name="evidence"),
+    path("incidents/<int:incident>/evidence/<int:reading>/output", evidence.output, name="evidence_output"),
+    path("incidents/<int:incident>/timeline", timeline.timeline, name="timeline"),
     path("alerts/<slug:source>", alerts.receive, name="alerts"),
     path("fleet/", fleet.fleets, name="fleets"),
     path("fleet/<slug:fleet>/", fleet.fleet, name="fleet"),

@@ -72,7 +72,7 @@ def _state(node: Node, visit: NodeVisit | None, readings: list[Reading]) -> Node
         return NodeState(node, "unknown", "not checked yet", "check the fleet")
     if stale := _overtaken(node, visit):
         return NodeState(node, "unknown", stale, "check the fleet", visit.at)
-    clock = next((_clock(r.facts) for r in readings if r.probe == "host.clock" and r.facts), "")
+    clock = next((clock_offset(r.facts) for r in readings if r.probe == "host.clock" and r.facts), "")
     level, says, what_next = _judge(visit, readings)
     return NodeState(node, level, says, what_next, visit.at, visit.took_s, visit.python, clock, visit.reached)
 
@@ -111,7 +111,8 @@ def _judge(visit: NodeVisit, readings: list[Reading]) -> tuple[str, str, str]:
     return "ok", "ready", "start a time service: its clock is not synchronised" if unsynchronised else ""
 
 
-def _clock(facts: dict[str, float | None]) -> str:
+def clock_offset(facts: dict[str, float | None]) -> str:
+    """What host.clock's facts say of the node's clock against ours: `+1.2 ± 0.3 ms`; "" when nothing."""
     offset, bound = facts.get("offset_s"), facts.get("bound_s")
     if offset is None or bound is None:
         return ""

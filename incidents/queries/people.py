@@ -37,21 +37,24 @@ def role_at(user: Any, incident_id: int) -> str | None:
     return role_in(user, fleet) if fleet else None
 
 
+def roles(user: Any) -> dict[Fleet, str]:
+    """The person's fleets, by name, with their role in each."""
+    if not user.is_authenticated or not user.is_active:
+        return {}
+    if user.is_superuser:
+        return dict.fromkeys(Fleet.objects.all(), "admin")
+    return {one.fleet: one.role for one in Membership.objects.filter(user=user).select_related("fleet")}
+
+
 def fleets(user: Any, least: str = "viewer") -> list[Fleet]:
     """The fleets in which the person has at least this role, by name."""
-    if not user.is_authenticated or not user.is_active:
-        return []
-    if user.is_superuser:
-        return list(Fleet.objects.all())
-    roles = policy.ROLES[policy.ROLES.index(least) :]
-    return list(Fleet.objects.filter(memberships__user=user, memberships__role__in=roles))
+    return [fleet for fleet, role in roles(user).items() if policy.has(role, least)]
 
 
 def best_role(user: Any) -> str | None:
     """The highest role that the person has anywhere."""
-    if not user.is_authenticated or not user.is_active:
-        return None
-    if user.is_superuser:
-        return "admin"
-    roles = Membership.objects.filter(user=user).values_list("role", flat=True)
-    return max(roles, key=policy.ROLES.index, default=None)
+    return max(roles(user).values(), key=policy.ROLES.index, default="admin" if _runs_all(user) else None)
+
+
+def _runs_all(user: Any) -> bool:
+    return bool(user.is_authenticated and user.is_active and user.is_superuser)
