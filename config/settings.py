@@ -62,6 +62,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "incidents.views.acting.who",
             ],
         },
     }
@@ -95,14 +96,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.url("REDIS_URL", ("redis", "rediss", "unix"), "redis://broker.example:6379/0")
 if not REDIS_URL:
     REDIS_URL = f"unix://{paths.run_folder(DATA_DIR) / paths.SOCKET_NAME}"
-# kombu's own name for a Unix socket; redis-py and channels-redis say unix://.
+# kombu's own name for a Unix socket; redis-py says unix://.
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
-CHANNEL_LAYERS = {
-    "default": {
-        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [REDIS_URL], "prefix": "golden15"},
-    }
-}
 
 # Celery carries ids only, and never pickles. A task is acknowledged when it is done, so a killed process loses none.
 CELERY_ACCEPT_CONTENT = ["json"]

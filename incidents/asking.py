@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 
-from incidents.models import Node
+from incidents.models import Fleet, Node
 from incidents.queries.fleet import accepted_lines, ssh_config_files
 from incidents.services import recording, runs
 from probes import catalog, suites
@@ -31,14 +31,14 @@ def target_of(node: Node) -> Target:
     return Target(node.name, node.address, node.user, node.port or 0, node.jump)
 
 
-def _settings() -> Settings:
-    return Settings(accepted=accepted_lines(), config=ssh_config_files())
+def _settings(fleet: Fleet) -> Settings:
+    return Settings(accepted=accepted_lines(fleet), config=ssh_config_files())
 
 
 def ask_shard(held: runs.Claim) -> None:
     """Ask every open node of the claim; record as answers come. Raises LeaseLost when another worker took over."""
     plan = suites.suite_or_probe(held.suite).plan()
-    settings = _settings()
+    settings = _settings(held.fleet)
     settings.node_s = plan.deadline_s + settings.connect_s + 5
     settings.fanout = min(settings.fanout, runs.SHARD_NODES)
     items: queue.Queue[Item] = queue.Queue(maxsize=512)

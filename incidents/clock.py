@@ -6,11 +6,12 @@ One budget from T0: due times are absolute, so finishing early banks slack and f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from incidents.models.incident import PHASES
 
 TITLES = {"capture": "Capture", "triage": "Triage", "decide": "Decide & act"}
+LEADS_TO = {"triage": "To Triage", "decide": "To decision"}  # what the button to a phase says
 
 # Minutes from T0 by which each phase is due, per severity. All the same until a site changes them.
 DUE_MINUTES = dict.fromkeys((1, 2, 3, 4), (3, 8, 15))
@@ -50,3 +51,11 @@ def span(one: datetime, other: datetime) -> str:
     minutes, seconds = divmod(abs(int((other - one).total_seconds())), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def moment(seconds: float) -> str:
+    """Seconds since the epoch as a UTC time, or a sentence when a node's clock says what no calendar holds."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (OverflowError, OSError, ValueError):
+        return f"{str(seconds)[:40]} seconds since 1970"

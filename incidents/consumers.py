@@ -2,7 +2,7 @@
 
 Frames to the page: `hello`, `seq` and `beat` with `seq` (int) and `now` (ISO 8601, UTC); `pong` with `c` (as sent) and
 `s` (epoch ms here). Frames from the page: `ping` with `c` (finite number). Close codes: 4401 not or no longer signed
-in, 4404 no such incident, 4429 too many messages, 1009 too long a message.
+in, 4404 no such incident for this person (any more), 4429 too many messages, 1009 too long a message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from incidents import live, policy
-from incidents.queries.people import signed_in
+from incidents.queries.people import role_at, signed_in
 from incidents.queries.timeline import last_seq
 
 log = logging.getLogger(__name__)
@@ -52,9 +52,10 @@ class IncidentSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             self._stop()
 
     async def connect(self) -> None:
-        if not policy.has(self.scope["user"], policy.SOCKETS["incident"]):
+        user = self.scope["user"]
+        if not user.is_authenticated:
             await self._end(4401)
-        elif await self._seq() is None:
+        elif not await database_sync_to_async(self._may_listen)(user):
             await self._end(4404)
         else:
             await self.accept()
@@ -65,6 +66,14 @@ class IncidentSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
             await self._say(kind="hello", seq=self.told, now=_now())
             for work in (self._frames(), self._looks()):
                 self.tasks.append(asyncio.create_task(self._guarded(work)))
+
+    def _may_listen(self, user: Any) -> bool:
+        return policy.has(role_at(user, self.incident_id), policy.SOCKETS["incident"])
+
+    def _listener(self) -> tuple[bool, bool]:
+        """Whether the person is still signed in, and whether they may still listen."""
+        person = signed_in(self.scope["session"].session_key)
+        return person is not None, person is not None and self._may_listen(person)
 
     def _stop(self) -> None:
         self.ended = True
@@ -116,18 +125,19 @@ class IncidentSocket(AsyncWebsocketConsumer):  # type: ignore[misc]  # Channels 
                 await asyncio.sleep(FRAME)
 
     async def _looks(self) -> None:
-        """Close for who is signed out or disabled; beat, so that a lost ring heals. Silent while the database is."""
+        """Close for who is signed out, disabled or out of the fleet; beat, so that a lost ring heals. Silent while the
+        database is."""
         turn = 0
         while True:
             await asyncio.sleep(CHECK)
             turn += 1
             try:
-                person = await database_sync_to_async(signed_in)(self.scope["session"].session_key)
+                here, listens = await database_sync_to_async(self._listener)()
             except DatabaseError as error:
                 log.warning("the database does not answer a socket: %s", error)
                 continue
-            if person is None:
-                await self._end(4401)
+            if not listens:
+                await self._end(4404 if here else 4401)
                 return
             if turn % BEATS == 0 and (seq := await self._seq_or_none()) is not None:
                 self.told = max(self.told, seq)

@@ -1,7 +1,13 @@
 """What people type. Checked here for shape only; services decide."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 from django import forms
 
+from incidents.models import Fleet
 from incidents.services.fleet import Login
 
 
@@ -43,7 +49,18 @@ class PasteKeysForm(forms.Form):
 
 
 class DeclareForm(forms.Form):
-    """One field counts; the others have defaults."""
+    """One field counts; the others have defaults. The fleet is asked for where the person has several."""
+
+    def __init__(self, *args: Any, fleets: Sequence[Fleet], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fleets = {fleet.name: fleet for fleet in fleets}
+        if len(fleets) > 1:
+            self.fields["fleet"] = forms.ChoiceField(label="Fleet", choices=[(name, name) for name in self.fleets])
+
+    def clean(self) -> dict[str, Any]:
+        said = super().clean() or {}
+        only = next(iter(self.fleets.values())) if len(self.fleets) == 1 else None
+        return {**said, "fleet": only or self.fleets.get(said.get("fleet", ""))}
 
     what = forms.CharField(
         label="Which job, or which nodes?",

@@ -1,27 +1,34 @@
 """Who may do what: one table for every page, action and socket. What is not in it is refused to everybody.
 
-Roles include each other, from left to right: a commander may do what a responder may.
+A person has a role per fleet (see incidents.queries.people). Roles include each other, from left to right: a commander
+may do what a responder may. Pure: it knows roles, not people.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 ROLES = ("viewer", "responder", "commander", "admin")
 ANYBODY = "anybody"  # also without signing in
+MEMBER = "member"  # signed in; the page shows only what is in the person's fleets, which may be nothing
 
 # Route name -> the least role for reading it (GET) and for acting on it (POST); None: that method does nothing there.
+# The role counts in the fleet of the address, or of the incident in it; where there is none, in any of the person's.
 POLICY: dict[str, tuple[str | None, str | None]] = {
-    "home": ("viewer", None),
-    "incidents": ("viewer", None),
+    "home": (MEMBER, None),
+    "incidents": (MEMBER, None),
+    "incidents_state": (MEMBER, None),
     "declare": ("responder", "responder"),
     "incident": ("viewer", None),
     "incident_after": ("viewer", None),
     "evidence": ("viewer", None),
+    "evidence_output": ("viewer", None),
+    "timeline": ("viewer", None),
     "advance": ("responder", "responder"),
     "take_command": ("responder", "responder"),
+    "fleets": (MEMBER, None),
+    "add_note": ("responder", "responder"),
     "fleet": ("viewer", None),
     "fleet_state": ("viewer", None),
+    "fleet_alerts": ("viewer", None),
     "check_fleet": ("responder", "responder"),
     "add_nodes": ("commander", "commander"),
     "node": ("viewer", "commander"),
@@ -35,23 +42,13 @@ POLICY: dict[str, tuple[str | None, str | None]] = {
     "alerts": (None, ANYBODY),  # its bearer token is what lets a source in
 }
 
-# Socket -> the least role for listening. Nothing is done over a socket.
+# Socket -> the least role, in the incident's fleet, for listening. Nothing is done over a socket.
 SOCKETS = {"incident": "viewer"}
 
 
-def role_of(user: Any) -> str | None:
-    """The role of a signed-in, active person, else None."""
-    if not user.is_authenticated or not user.is_active:
-        return None
-    return "admin" if user.is_superuser else str(user.role)
-
-
-def has(user: Any, least: str) -> bool:
-    """Whether the person's role is at least this one."""
-    if least == ANYBODY:
-        return True
-    role = role_of(user)
-    return role is not None and ROLES.index(role) >= ROLES.index(least)
+def has(role: str | None, least: str) -> bool:
+    """Whether this role is at least that one."""
+    return role in ROLES and ROLES.index(role) >= ROLES.index(least)
 
 
 def least_for(route: str, method: str) -> str | None:
@@ -60,7 +57,7 @@ def least_for(route: str, method: str) -> str | None:
     return read if method in ("GET", "HEAD", "OPTIONS") else act
 
 
-def may(user: Any, route: str, method: str = "POST") -> bool:
-    """Whether the person may use a route with this method."""
+def may(role: str | None, route: str, method: str = "POST") -> bool:
+    """Whether somebody with this role, and signed in, may use a route with this method."""
     least = least_for(route, method)
-    return least is not None and has(user, least)
+    return least in (ANYBODY, MEMBER) or (least is not None and has(role, least))

@@ -1,4 +1,5 @@
-// Counts the page's times on: [data-due] as "4:27 left" or "+1:12 over", [data-since] as "T+6:41". One timer for all.
+// Counts the page's times on: [data-due] as "4:27 left" or "+1:12 over" (or the part of it that data-part names),
+// [data-since] as "T+6:41", [data-age] as "3:12", a bar from [data-from] to [data-until]. One timer for all.
 import { serverNow } from "./servertime.js";
 
 const EVERY_MS = 250;
@@ -16,9 +17,15 @@ export function tPlus(since, at) {
   return ms < 0 ? `T-${words(-ms)}` : `T+${words(ms)}`;
 }
 
-function left(due, at) {
+function left(due, at, part) {
   const ms = Date.parse(due) - at;
-  return ms < 0 ? `+${words(-ms)} over` : `${words(ms)} left`;
+  const [clock, word] = ms < 0 ? [`+${words(-ms)}`, "over"] : [words(ms), "left"];
+  return { clock, word }[part] ?? `${clock} ${word}`;
+}
+
+function share(bar, at) {
+  const [from, until] = [Date.parse(bar.dataset.from), Date.parse(bar.dataset.until)];
+  return until > from ? Math.min(100, Math.max(0, (100 * (at - from)) / (until - from))) : 100;
 }
 
 function put(element, text) {
@@ -28,10 +35,12 @@ function put(element, text) {
 export function tick() {
   const now = serverNow();
   for (const one of document.querySelectorAll("[data-due]")) {
-    put(one, left(one.dataset.due, now));
+    put(one, left(one.dataset.due, now, one.dataset.part));
     one.toggleAttribute("data-over", Date.parse(one.dataset.due) < now);
   }
   for (const one of document.querySelectorAll("[data-since]")) put(one, tPlus(one.dataset.since, now));
+  for (const one of document.querySelectorAll("[data-age]")) put(one, words(Math.max(0, now - Date.parse(one.dataset.age))));
+  for (const bar of document.querySelectorAll("[data-until]")) bar.value = share(bar, now);
 }
 
 const others = [];

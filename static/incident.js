@@ -1,4 +1,6 @@
-// The incident page: the evidence drawer and the keys of the matrix. What is live is in live.js, the clock in clock.js.
+// The incident page: the evidence drawer and the arrow keys of the matrix. What is live is in live.js, the clock in clock.js.
+import "./evidence.js";
+import { tick } from "./clock.js";
 
 const drawer = document.getElementById("drawer");
 
@@ -10,6 +12,7 @@ async function openEvidence(link) {
   }
   const part = new DOMParser().parseFromString(await answer.text(), "text/html");
   drawer.querySelector(".drawer").replaceChildren(...part.body.childNodes);
+  tick();
   drawer.showModal();
 }
 

@@ -241,6 +241,11 @@ tick();
 connect();
 look();
 everyTick(look);
+// Somebody wrote a note here: the answer said how far the timeline is now.
+document.addEventListener("golden15:told", (event) => {
+  wanted = Math.max(wanted, event.detail);
+  if (wanted > have()) catchUp();
+});
 document.addEventListener("visibilitychange", back);
 window.addEventListener("online", back);
 window.addEventListener("pageshow", (event) => event.persisted && back());

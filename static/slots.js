@@ -30,11 +30,12 @@ function typedIn(place) {
 export function replace(place, html) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   const focused = focusedIn(place);
-  const opened = [...place.querySelectorAll("details")].map((one) => one.open);
+  const named = () => [...place.querySelectorAll("details")].map((one, i) => [one.dataset.keep ?? i, one]);
+  const opened = new Map(named().map(([name, one]) => [name, one.open]));
   const scrolled = [...place.querySelectorAll(".scroll")].map((one) => [one.scrollLeft, one.scrollTop]);
   const typed = new Map(typedIn(place).filter(([, one]) => one.value !== one.defaultValue).map(([name, one]) => [name, one.value]));
   place.replaceChildren(...fresh.body.childNodes);
-  place.querySelectorAll("details").forEach((one, i) => { one.open = opened[i] ?? one.open; });
+  named().forEach(([name, one]) => { one.open = opened.get(name) ?? one.open; });
   place.querySelectorAll(".scroll").forEach((one, i) => { [one.scrollLeft, one.scrollTop] = scrolled[i] ?? [0, 0]; });
   typedIn(place).forEach(([name, one]) => { one.value = typed.get(name) ?? one.value; });
   const found = focused.map((selector) => place.querySelector(selector)).find(Boolean);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.postgres import postgres
+from tests.support.redis_server import redis_server
 from tests.support.server import Golden15
 from tests.support.sshd_nodes import Lab
 
@@ -124,7 +127,7 @@ def signed_in_state(chromium: Any, server: Golden15) -> Any:
     context = chromium.new_context()
     page = context.new_page()
     page.goto(server.fresh_link())
-    page.wait_for_url("**/fleet/")
+    page.wait_for_url("**/fleet/main/")
     state = context.storage_state()
     context.close()
     return state
@@ -181,10 +184,16 @@ def check_accessibility() -> Callable[[Any], None]:
 
 
 @pytest.fixture
-def golden15(start_golden15: Callable[..., Golden15], lab: Lab) -> Golden15:
-    one = start_golden15(GOLDEN15_SSH_CONFIG=str(lab.config))
-    one.wait_ready()
-    return one
+def golden15(start_golden15: Callable[..., Golden15], lab: Lab, request: pytest.FixtureRequest) -> Iterator[Golden15]:
+    """A server of this test's own that can ask the lab's nodes; on PostgreSQL and Redis where ON_BOTH says so."""
+    with contextlib.ExitStack() as stack:
+        env = {"GOLDEN15_SSH_CONFIG": str(lab.config)}
+        if getattr(request, "param", "") == "postgresql":
+            env |= {"DATABASE_URL": stack.enter_context(postgres()), "REDIS_URL": stack.enter_context(redis_server())}
+        one = start_golden15(**env)
+        one.wait_ready()
+        yield one
+        one.kill_all()  # before its database goes
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from probes import suites
 from probes.core import Capture
 from probes.core import Reading as Read
 from probes.transport import ssh
+from tests.support.fleets import main
 from tests.support.sshd_nodes import Lab, free_port
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -36,7 +37,7 @@ def started(suite: str) -> tuple[SuiteRun, Shard]:
 def test_a_whole_suite_ends_up_in_rows_with_facts(lab: Lab) -> None:
     lab.start("gpu-001")
     lab.name("gpu-002", lab.address(), free_port())
-    add_nodes("gpu-[001-002]", Login(), None)
+    add_nodes(main(), "gpu-[001-002]", Login(), None)
     run, shard = started("capture")
     run_shard(shard.pk)
     run.refresh_from_db()
@@ -55,7 +56,7 @@ def test_a_whole_suite_ends_up_in_rows_with_facts(lab: Lab) -> None:
 
 def test_a_shard_delivered_twice_is_asked_once(lab: Lab) -> None:
     lab.start("gpu-001")
-    add_nodes("gpu-001", Login(), None)
+    add_nodes(main(), "gpu-001", Login(), None)
     run, shard = started("check")
     run_shard(shard.pk)
     before = list(Reading.objects.values_list("recorded_at", flat=True))
@@ -65,7 +66,7 @@ def test_a_shard_delivered_twice_is_asked_once(lab: Lab) -> None:
 
 def test_what_a_dead_worker_had_stored_is_not_asked_again(lab: Lab) -> None:
     lab.start("gpu-001")
-    add_nodes("gpu-001", Login(), None)
+    add_nodes(main(), "gpu-001", Login(), None)
     run, shard = started("check")
     dead = runs.claim(shard.pk)
     assert dead is not None
@@ -84,7 +85,7 @@ def test_what_a_dead_worker_had_stored_is_not_asked_again(lab: Lab) -> None:
 def test_when_asking_itself_fails_the_shard_stays_open_for_the_next_worker(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_nodes("gpu-001", Login(), None)
+    add_nodes(main(), "gpu-001", Login(), None)
     run, shard = started("check")
 
     async def fails(*_: Any) -> Any:
@@ -102,7 +103,7 @@ def test_when_asking_itself_fails_the_shard_stays_open_for_the_next_worker(
 
 def test_a_worker_that_lost_its_lease_stops_asking(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.start("gpu-001")
-    add_nodes("gpu-001", Login(), None)
+    add_nodes(main(), "gpu-001", Login(), None)
     _, shard = started("check")
     held = runs.claim(shard.pk)
     assert held is not None

@@ -13,6 +13,7 @@ from incidents.models import HostKey, Node, Reading, SuiteRun, User
 from incidents.queries.fleet import states
 from incidents.services.fleet import Login, accept_key, add_nodes, change_node
 from incidents.services.runs import start_suite
+from tests.support.fleets import main, person
 from tests.support.sshd_nodes import Lab, free_port
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -25,7 +26,7 @@ def workers_use_the_labs_configuration(lab: Lab, settings: object) -> None:
 
 @pytest.fixture
 def ada() -> User:
-    return User.objects.create(username="ada", role="admin")
+    return person("ada")
 
 
 def fleet(*words: str) -> tuple[str, int]:
@@ -39,7 +40,7 @@ def fleet(*words: str) -> tuple[str, int]:
 
 
 def said() -> dict[str, tuple[str, str]]:
-    return {state.node.name: (state.level, state.says) for state in states()}
+    return {state.node.name: (state.level, state.says) for state in states(main())}
 
 
 @pytest.mark.needs_root
@@ -55,7 +56,7 @@ def test_each_node_is_told_what_is_wrong_with_it(lab: Lab) -> None:
     lab.start("pythonless", bare_path=True)
     lab.name("down", lab.address(), free_port())
     names = ["healthy", "stranger", "changed", "keyless", "pythonless", "down", "no-such-name.invalid"]
-    add_nodes("\n".join(names), Login(), None)
+    add_nodes(main(), "\n".join(names), Login(), None)
     out, status = fleet("check")
     assert status == 1
     assert "1 of 7 nodes ready." in out
@@ -72,7 +73,7 @@ def test_each_node_is_told_what_is_wrong_with_it(lab: Lab) -> None:
         assert words[name][0] == "bad"
         assert words[name][1].startswith(part), words[name]
         assert part in out
-    assert all(state.next for state in states() if state.level != "ok"), "each says what to do next"
+    assert all(state.next for state in states(main()) if state.level != "ok"), "each says what to do next"
     assert [key.node.name for key in HostKey.objects.filter(changed=True)] == ["changed"]
     assert SuiteRun.objects.get().finished_at is not None
     assert Reading.objects.count() == 2 * 7
@@ -82,9 +83,9 @@ def test_each_node_is_told_what_is_wrong_with_it(lab: Lab) -> None:
 def test_refused_sudo_names_the_line_that_would_allow_it_and_that_line_is_enough(lab: Lab) -> None:
     lab.start("refused", account="ops")
     lab.start("allowed", account="ops", sudoers="ops ALL=(root) NOPASSWD: /usr/bin/dmesg")
-    add_nodes("refused\nallowed", Login(), None)
+    add_nodes(main(), "refused\nallowed", Login(), None)
     fleet("check")
-    found = {state.node.name: state for state in states()}
+    found = {state.node.name: state for state in states(main())}
     assert found["refused"].level == "warn"
     assert "may not read the kernel log and sudo is refused" in found["refused"].says
     assert "ops ALL=(root) NOPASSWD: /usr/bin/dmesg" in found["refused"].next
@@ -94,9 +95,9 @@ def test_refused_sudo_names_the_line_that_would_allow_it_and_that_line_is_enough
 @pytest.mark.needs_root
 def test_a_slow_node_is_called_slow(lab: Lab) -> None:
     lab.start("slow", rc="sleep 3.2\n")
-    add_nodes("slow", Login(), None)
+    add_nodes(main(), "slow", Login(), None)
     fleet("check")
-    (state,) = states()
+    (state,) = states(main())
     assert state.level == "warn"
     assert state.says.startswith("slow: 3.")
 
@@ -104,7 +105,7 @@ def test_a_slow_node_is_called_slow(lab: Lab) -> None:
 @pytest.mark.needs_root
 def test_accepting_the_offered_key_makes_the_node_ready(lab: Lab, ada: User) -> None:
     lab.start("stranger", trust=False)
-    add_nodes("stranger", Login(), None)
+    add_nodes(main(), "stranger", Login(), None)
     fleet("check")
     printed = (lab.folder / "stranger" / "host_key.pub").read_text()
     keys, _ = fleet("keys")
@@ -124,9 +125,9 @@ def test_a_node_whose_key_type_changed_too_offers_its_new_key(lab: Lab, ada: Use
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", lab.folder / "old"], check=True)
     kind, old = (lab.folder / "old.pub").read_text().split()[:2]
     lab.known_hosts.write_text(f"[{node.address}]:{node.port} {kind} {old}\n")
-    add_nodes("changed", Login(), None)
+    add_nodes(main(), "changed", Login(), None)
     fleet("check")
-    (state,) = states()
+    (state,) = states(main())
     assert state.says.startswith("HOST KEY CHANGED")
     assert HostKey.objects.get().kind == "ssh-ed25519"
 
@@ -135,7 +136,7 @@ def test_a_node_whose_key_type_changed_too_offers_its_new_key(lab: Lab, ada: Use
 def test_the_fleets_own_login_wins_over_the_ssh_configuration(lab: Lab) -> None:
     node = lab.start("gpu-001")
     lab.config.write_text(lab.config.read_text().replace(f"Port {node.port}", "Port 1"))
-    add_nodes(f"gpu-001 ansible_host={node.address} ansible_port={node.port}", Login(), None)
+    add_nodes(main(), f"gpu-001 ansible_host={node.address} ansible_port={node.port}", Login(), None)
     fleet("check")
     assert said() == {"gpu-001": ("ok", "ready")}
 
@@ -163,30 +164,36 @@ def test_the_command_adds_lists_and_removes(tmp_path: Path) -> None:
 
 def test_the_pages_do_what_the_command_does(client: Client, ada: User) -> None:
     client.force_login(ada)
-    page = client.get("/fleet/")
+    page = client.get("/fleet/main/")
     assert "No nodes yet" in page.content.decode()
-    assert client.post("/fleet/add", {"nodes": "gpu-[001-002]", "user": "ops"}, follow=True).status_code == 200
+    assert client.post("/fleet/main/add", {"nodes": "gpu-[001-002]", "user": "ops"}, follow=True).status_code == 200
     assert Node.objects.get(name="gpu-001").added_by == ada
-    bad = client.post("/fleet/add", {"nodes": "bad;name"})
+    bad = client.post("/fleet/main/add", {"nodes": "bad;name"})
     assert bad.status_code == 422
     assert "Nothing was added. line 1" in bad.content.decode()
     assert "bad;name" in bad.content.decode(), "what was typed is not lost"
-    assert client.post("/fleet/nodes/gpu-001", {"address": "10.0.0.1"}).status_code == 302
+    assert client.post("/fleet/main/nodes/gpu-001", {"address": "10.0.0.1"}).status_code == 302
     assert Node.objects.get(name="gpu-001").address == "10.0.0.1"
-    assert client.get("/fleet/nodes/nobody").status_code == 404
-    client.post("/fleet/nodes/gpu-001/remove")
+    assert client.get("/fleet/main/nodes/nobody").status_code == 404
+    client.post("/fleet/main/nodes/gpu-001/remove")
     assert not Node.objects.filter(name="gpu-001").exists()
 
 
 def test_reading_the_page_changes_nothing_and_strangers_see_nothing(client: Client, ada: User) -> None:
-    add_nodes("gpu-001", Login(), None)
-    for path in ("/fleet/", "/fleet/state", "/fleet/nodes/gpu-001"):
+    add_nodes(main(), "gpu-001", Login(), None)
+    for path in ("/fleet/main/", "/fleet/main/state", "/fleet/main/nodes/gpu-001"):
         assert client.get(path).status_code == 302
         assert "/sign-in/" in client.get(path)["Location"]
-    for path in ("/fleet/add", "/fleet/check", "/fleet/keys", "/fleet/keys/1", "/fleet/nodes/gpu-001/remove"):
+    for path in (
+        "/fleet/main/add",
+        "/fleet/main/check",
+        "/fleet/main/keys",
+        "/fleet/main/keys/1",
+        "/fleet/main/nodes/gpu-001/remove",
+    ):
         assert "/sign-in/" in client.post(path)["Location"]
         client.force_login(ada)
-        assert client.get(path)["Location"] == "/fleet/", "a reload or a bookmark leads to the page"
+        assert client.get(path)["Location"] == "/fleet/main/", "a reload or a bookmark leads to the page"
         client.logout()
     assert Node.objects.count() == 1
 
@@ -195,17 +202,17 @@ def test_the_fleet_page_asks_the_same_few_queries_at_any_size(
     client: Client, ada: User, django_assert_max_num_queries: object
 ) -> None:
     client.force_login(ada)
-    add_nodes("gpu-[0001-1024]", Login(), None)
+    add_nodes(main(), "gpu-[0001-1024]", Login(), None)
     with django_assert_max_num_queries(12):  # type: ignore[operator]
-        page = client.get("/fleet/")
+        page = client.get("/fleet/main/")
     assert page.content.decode().count('data-key="node-') == 1024
 
 
 def test_lines_of_the_ssh_configuration_without_effect_are_told(client: Client, ada: User, lab: Lab) -> None:
     client.force_login(ada)
-    assert "no effect here" not in client.get("/fleet/").content.decode()
+    assert "no effect here" not in client.get("/fleet/main/").content.decode()
     lab.config.write_text("StrictHostKeyChecking no\n" + lab.config.read_text())
-    page = client.get("/fleet/").content.decode()
+    page = client.get("/fleet/main/").content.decode()
     assert "1 line of the SSH configuration has no effect here" in page
     assert f"{lab.config}:1: StrictHostKeyChecking is not honoured" in page
 
@@ -216,8 +223,8 @@ def test_a_hostile_name_or_answer_is_shown_as_text(client: Client, ada: User) ->
     from incidents.models import NodeVisit
 
     client.force_login(ada)
-    add_nodes("gpu-001", Login(), None)
-    run = SuiteRun.objects.create(suite="check", started_at=timezone.now(), node_count=1)
+    add_nodes(main(), "gpu-001", Login(), None)
+    run = SuiteRun.objects.create(fleet=main(), suite="check", started_at=timezone.now(), node_count=1)
     NodeVisit.objects.create(
         run=run,
         node=Node.objects.get(),
@@ -228,7 +235,7 @@ def test_a_hostile_name_or_answer_is_shown_as_text(client: Client, ada: User) ->
         connect_s=0,
         tries=1,
     )
-    page = client.get("/fleet/").content.decode()
+    page = client.get("/fleet/main/").content.decode()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
 
@@ -237,11 +244,11 @@ def test_a_hostile_name_or_answer_is_shown_as_text(client: Client, ada: User) ->
 def test_an_answer_that_was_overtaken_is_not_shown_as_news(lab: Lab, ada: User) -> None:
     lab.start("gpu-001")
     lab.start("gpu-002", trust=False)
-    add_nodes("gpu-[001-002]", Login(), None)
+    add_nodes(main(), "gpu-[001-002]", Login(), None)
     fleet("check")
     assert said()["gpu-001"] == ("ok", "ready")
-    change_node("gpu-001", "", Login(user="nobody-here"))
-    accept_key(HostKey.objects.get(node__name="gpu-002").pk, ada)
+    change_node(main(), "gpu-001", "", Login(user="nobody-here"))
+    accept_key(main(), HostKey.objects.get(node__name="gpu-002").pk, ada)
     assert said() == {
         "gpu-001": ("unknown", "changed, not checked since"),
         "gpu-002": ("unknown", "key accepted, not checked since"),
@@ -254,10 +261,10 @@ def test_an_answer_that_was_overtaken_is_not_shown_as_news(lab: Lab, ada: User) 
 @pytest.mark.needs_root
 def test_a_check_that_another_began_is_joined_not_doubled(lab: Lab, ada: User, client: Client) -> None:
     lab.start("gpu-001")
-    add_nodes("gpu-001", Login(), None)
+    add_nodes(main(), "gpu-001", Login(), None)
     start_suite("check", list(Node.objects.all()), ada, ring=False)
     client.force_login(ada)
-    page = client.post("/fleet/check", follow=True).content.decode()
+    page = client.post("/fleet/main/check", follow=True).content.decode()
     assert "A check of the fleet is running already" in page
     assert "1 of 1 nodes ready." in fleet("check")[0]
     assert SuiteRun.objects.count() == 1

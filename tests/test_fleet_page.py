@@ -92,7 +92,11 @@ def test_nothing_overflows_and_axe_is_content_at_each_size(
     add_and_check(page, "gpu-[001-006]")
     page.get_by_text("Add nodes", exact=True).first.click()
     page.get_by_text("Accept all that stand on a list").click()
-    for name, address in (("fleet", ""), ("node", "/fleet/nodes/gpu-001"), ("changed", "/fleet/nodes/gpu-003")):
+    for name, address in (
+        ("fleet", ""),
+        ("node", "/fleet/main/nodes/gpu-001"),
+        ("changed", "/fleet/main/nodes/gpu-003"),
+    ):
         if address:
             page.goto(address)
         page.screenshot(path=tmp_path / f"{name}-{size}-{scheme}.png", full_page=True)

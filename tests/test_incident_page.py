@@ -11,15 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.hostile import HOSTILE
 from tests.support.server import BASE, Golden15
 from tests.support.sshd_nodes import Lab, free_port
 from tests.support.wait import until
 
 pytestmark = pytest.mark.browser
 SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+
+
+ON_BOTH = pytest.mark.parametrize("golden15", ["sqlite", "postgresql"], indirect=True)
 
 
 def three_nodes(lab: Lab) -> None:
@@ -44,6 +49,12 @@ def captured(page: Any) -> None:
     raise AssertionError(page.inner_text("main"))
 
 
+def to_triage(page: Any, word: str) -> None:
+    page.locator("summary", has_text="To Triage").click()
+    page.get_by_label("Why is Capture over?").fill(word)
+    page.get_by_role("button", name="Move to Triage").click()
+
+
 def test_one_field_is_enough_and_every_node_is_asked(
     lab: Lab, open_page: Callable[..., Any], check_accessibility: Any
 ) -> None:
@@ -61,6 +72,7 @@ def test_one_field_is_enough_and_every_node_is_asked(
     check_accessibility(page)
 
 
+@ON_BOTH
 def test_the_matrix_fills_live_two_browsers_agree_and_a_reload_shows_the_same(
     lab: Lab, open_page: Callable[..., Any], golden15: Golden15
 ) -> None:
@@ -75,8 +87,7 @@ def test_the_matrix_fills_live_two_browsers_agree_and_a_reload_shows_the_same(
     shown = [parts(one) for one in (page, other)]
     page.reload()
     assert shown[0] == shown[1] == parts(page)
-    page.get_by_label("Why this phase is over").fill("the third is known to be dead")
-    page.get_by_role("button", name="To Triage").click()
+    to_triage(page, "the third is known to be dead")
     expect(other.get_by_text("moved to Triage: “the third is known")).to_be_visible()
     expect(other.locator("[aria-current=step]")).to_contain_text("Triage")
 
@@ -99,8 +110,7 @@ def test_the_page_lives_through_a_restart_of_everything_below_it(
     golden15.wait_for("The web works again")
     golden15.wait_for("The broker works again")
     other.goto(page.url)
-    other.get_by_label("Why this phase is over").fill("after the restart")
-    other.get_by_role("button", name="To Triage").click()
+    to_triage(other, "after the restart")
     expect(page.get_by_text("moved to Triage: “after the restart”")).to_be_visible(timeout=40_000)
 
 
@@ -119,7 +129,7 @@ def test_the_evidence_of_a_cell_opens_with_the_keyboard_alone(
     page.keyboard.press("Enter")
     drawer = page.get_by_role("dialog")
     expect(drawer.get_by_role("heading", name="gpu-002")).to_be_visible()
-    expect(drawer.get_by_text("Output")).to_be_visible()
+    expect(drawer.get_by_text("Output", exact=True)).to_be_visible()
     check_accessibility(page)
     page.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
@@ -129,8 +139,7 @@ def test_the_next_phase_begins_with_a_word(lab: Lab, open_page: Callable[..., An
     three_nodes(lab)
     page = open_page()
     declared(page)
-    page.get_by_label("Why this phase is over").fill("two nodes answered, the third is known to be dead")
-    page.get_by_role("button", name="To Triage").click()
+    to_triage(page, "two nodes answered, the third is known to be dead")
     expect(page.get_by_text("moved to Triage: “two nodes answered")).to_be_visible()
     expect(page.locator("[aria-current=step]")).to_contain_text("Triage")
 
@@ -158,6 +167,7 @@ def test_nothing_overflows_and_axe_is_content_at_each_size(
 
 
 @pytest.mark.needs_root
+@ON_BOTH
 def test_a_worker_killed_in_the_middle_of_a_capture_of_forty_nodes_costs_nothing(
     lab: Lab, open_page: Callable[..., Any], golden15: Golden15
 ) -> None:
@@ -183,43 +193,14 @@ def test_a_worker_killed_in_the_middle_of_a_capture_of_forty_nodes_costs_nothing
 
 
 def query(golden15: Golden15, statement: str) -> tuple[int, ...]:
+    if url := golden15.env.get("DATABASE_URL"):
+        with psycopg.connect(url) as connection:
+            found = connection.execute(statement).fetchone()  # type: ignore[arg-type]
+            assert found is not None
+            return tuple(found)
     with contextlib.closing(sqlite3.connect(golden15.data / "golden15.sqlite3")) as database:
         row = database.execute(statement).fetchone()
     return tuple(row)
-
-
-HOSTILE = [
-    "<script>document.title='owned'</script>",
-    "<img src=x onerror=\"document.title='owned'\">",
-    "<svg onload=document.title='owned'>",
-    "\"><script>document.title='owned'</script>",
-    "'><img src=x onerror=document.title='owned'>",
-    "</textarea><script>document.title='owned'</script>",
-    "</title><script>document.title='owned'</script>",
-    "</style><script>document.title='owned'</script>",
-    "<iframe srcdoc=\"<script>parent.document.title='owned'</script>\">",
-    "<a href=javascript:document.title='owned'>x</a>",
-    "javascript:document.title='owned'",
-    "<body onload=document.title='owned'>",
-    "<details open ontoggle=document.title='owned'>",
-    "<math><mi xlink:href=javascript:alert(1)>x</mi></math>",
-    "<style>*{display:none}</style>",
-    "<link rel=stylesheet href=//evil.example/x.css>",
-    "<meta http-equiv=refresh content='0;url=//evil.example'>",
-    "<base href=//evil.example/>",
-    "<form action=//evil.example><button>Sign in</button></form>",
-    "<object data=//evil.example></object>",
-    "{{ 7*7 }} {% load x %} ${7*7} #{7*7} <%= 7*7 %>",
-    "\x1b]52;c;cm0gLXJmIC8=\x07 clipboard",
-    "\x1b[2J\x1b]0;owned\x07 screen",
-    "over\rwritten",
-    "right\u202eto left",
-    "zero\u200bwidth\ufeff",
-    "nul\x00byte",
-    "&lt;script&gt;document.title='owned'&lt;/script&gt;",
-    "<template><script>document.title='owned'</script></template>",
-    "' OR 1=1; DROP TABLE incidents_event; --",
-]
 
 
 @pytest.mark.needs_root
@@ -237,7 +218,7 @@ def test_thirty_hostile_strings_from_a_node_are_shown_and_execute_nothing(
     expect(page.get_by_text("capture complete")).to_be_visible(timeout=40_000)
     page.locator("[data-matrix] a", has_text="gpu-001 gpu.state").click()
     drawer = page.get_by_role("dialog")
-    expect(drawer.get_by_text("Output")).to_be_visible()
+    expect(drawer.get_by_text("Output", exact=True)).to_be_visible()
     shown = drawer.inner_text()
     for text in HOSTILE[:21]:
         assert text in shown, text

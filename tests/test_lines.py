@@ -11,6 +11,7 @@ from django.utils import timezone
 from incidents.models import Event, Incident
 from incidents.queries import lines
 from incidents.queries.timeline import HIDDEN
+from tests.support.fleets import main
 
 SERVICES = Path(__file__).parent.parent / "incidents" / "services"
 
@@ -43,12 +44,13 @@ def test_every_kind_that_is_told_has_a_sentence_or_is_hidden() -> None:
         ("suite_ended", {"suite": "capture", "answered": 2, "nodes": 3}, "capture ended: 2 of 3 nodes answered"),
         ("suite_ended", {"suite": "capture", "answered": 3, "nodes": 3}, "capture complete: 3 of 3 nodes answered"),
         ("phase", {"of": "capture", "to": "decide", "word": "clear"}, "moved to Decide & act: “clear”"),
+        ("overdue", {"phase": "triage"}, "Triage is over its time"),
         ("command", {"before": "ada", "now": "sam"}, "took command, after ada"),
         ("alert", {"source": "prom-a", "says": "NCCLWatchdogTimeout"}, "prom-a: NCCLWatchdogTimeout"),
         ("from_the_future", {}, "from the future"),
     ],
 )
 def test_an_event_reads_as_a_sentence(kind: str, payload: dict[str, object], says: str) -> None:
-    incident = Incident.objects.create(title="x", t0=timezone.now())
+    incident = Incident.objects.create(fleet=main(), title="x", t0=timezone.now())
     Event.objects.create(incident=incident, seq=1, kind=kind, at=incident.t0, payload=payload, hash="x")
     assert [line.says for line in lines.lines(incident)] == [says]

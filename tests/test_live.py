@@ -21,8 +21,9 @@ from django.test import Client
 from django.utils import timezone
 
 from incidents import consumers, live
-from incidents.models import Event, Incident, User
+from incidents.models import Event, Fleet, Incident, User
 from incidents.services.timeline import tell
+from tests.support.fleets import main, person
 from tests.support.redis_server import free_port, redis_server
 from tests.support.sockets import Socket
 
@@ -45,12 +46,16 @@ def broker(settings: Any) -> Iterator[str]:
 
 @pytest.fixture
 def incident() -> Incident:
-    return Incident.objects.create(title="all-reduce stalled", t0=timezone.now())
+    return Incident.objects.create(fleet=main(), title="all-reduce stalled", t0=timezone.now())
 
 
 @pytest.fixture
 def somebody() -> User:
-    return User.objects.create_user("lin")
+    return person("lin", "viewer")
+
+
+def another_incident() -> Incident:
+    return Incident.objects.create(fleet=main(), title="another", t0=timezone.now())
 
 
 def told(incident: Incident, count: int = 1) -> int:
@@ -130,7 +135,7 @@ async def test_hello_says_how_far_the_database_is(
 async def test_a_committed_event_rings_every_open_page_of_its_incident_within_a_second(
     broker: str, open_socket: Open, incident: Incident, somebody: User
 ) -> None:
-    other = await in_thread(Incident.objects.create)(title="another", t0=timezone.now())
+    other = await in_thread(another_incident)()
     pages = [(await open_socket(incident.pk, somebody))[0] for _ in range(2)]
     elsewhere, _, _ = await open_socket(other.pk, somebody)
     for one in (*pages, elsewhere):
@@ -183,7 +188,7 @@ def rings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 def test_a_transaction_rings_once_for_each_incident(incident: Incident, rings: list[tuple[int, int]]) -> None:
-    other = Incident.objects.create(title="another", t0=timezone.now())
+    other = another_incident()
     with transaction.atomic():
         tell(incident, "note", None)
         with transaction.atomic():
@@ -282,7 +287,7 @@ async def test_a_lost_ring_heals_with_the_next_beat(
     assert beat["seq"] == 2
 
 
-@pytest.mark.parametrize("how", ["signed out", "disabled", "another password"])
+@pytest.mark.parametrize("how", ["signed out", "disabled", "another password", "out of the fleet"])
 async def test_who_is_signed_out_or_disabled_loses_the_socket_within_seconds(
     broker: str, page: Any, somebody: User, how: str
 ) -> None:
@@ -291,6 +296,8 @@ async def test_who_is_signed_out_or_disabled_loses_the_socket_within_seconds(
     def end() -> None:
         if how == "signed out":
             Session.objects.all().delete()
+        elif how == "out of the fleet":
+            somebody.memberships.all().delete()
         else:
             somebody.is_active = how != "disabled"
             somebody.set_password("correct horse battery staple")
@@ -298,7 +305,7 @@ async def test_who_is_signed_out_or_disabled_loses_the_socket_within_seconds(
 
     await in_thread(end)()
     code, seconds = await closed(page, 8)
-    assert code == 4401
+    assert code == (4404 if how == "out of the fleet" else 4401)
     assert seconds < 6.5
     assert live.hub().ears == {}
 
@@ -312,6 +319,12 @@ async def test_strangers_and_unknown_incidents_get_no_socket(
 ) -> None:
     _, accepted, got = await open_socket(incident_id or incident.pk, somebody if signed_in else None)
     assert (accepted, got) == (False, code)
+
+
+async def test_somebody_of_another_fleet_gets_no_socket(broker: str, open_socket: Open, incident: Incident) -> None:
+    eve = await in_thread(lambda: person("eve", "admin", Fleet.objects.create(name="theirs")))()
+    _, accepted, code = await open_socket(incident.pk, eve)
+    assert (accepted, code) == (False, 4404), "as for an incident that does not exist"
 
 
 async def test_a_page_of_another_site_gets_no_socket(

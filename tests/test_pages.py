@@ -1,11 +1,16 @@
 """Pages in a real browser: no accessibility finding in either theme, no blocked or failing script, keyboard first."""
 
+import json
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.server import Golden15
+from tests.support.server import BASE, Golden15
 
 pytestmark = pytest.mark.browser
 
@@ -32,6 +37,46 @@ def test_the_fleet_page_has_no_accessibility_finding(
     page.goto("/fleet/")
     assert page.title() == "Fleet · Golden15"
     check_accessibility(page)
+
+
+@pytest.fixture(scope="session")
+def alerts_that_could_not_be_placed(server: Golden15) -> None:
+    made = [sys.executable, "manage.py", "alert_source"]
+    tokens = [
+        subprocess.run(
+            [*made, "add", name], cwd=BASE, env=server.env, capture_output=True, text=True, check=True
+        ).stdout
+        for name in ("cluster-1", "silent", "old")
+    ]
+    subprocess.run([*made, "disable", "old"], cwd=BASE, env=server.env, capture_output=True, check=True)
+    for number in (1, 2):
+        body = {"status": "firing", "alerts": [{"status": "firing", "labels": {"alertname": "Odd", "n": str(number)}}]}
+        headers = {"Authorization": f"Bearer {tokens[0].strip()}", "Content-Type": "application/json"}
+        posted = urllib.request.Request(f"{server.url}/alerts/cluster-1", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(posted, timeout=20) as answer:
+            assert answer.status == 202
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["desk", "phone"])
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_the_page_of_alerts_is_readable_at_each_size(
+    visit: Callable[..., Any],
+    signed_in_state: Any,
+    check_accessibility: Check,
+    alerts_that_could_not_be_placed: None,
+    scheme: str,
+    size: tuple[int, int],
+    tmp_path: Path,
+) -> None:
+    width, height = size
+    page = visit(storage_state=signed_in_state, color_scheme=scheme, viewport={"width": width, "height": height})
+    page.goto("/incidents/")
+    page.get_by_role("link", name="Look").click()
+    page.get_by_text("What was sent").first.click()
+    assert page.get_by_text("names no nodes").count() == 2
+    check_accessibility(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screenshot(path=tmp_path / f"alerts-{scheme}.png")
 
 
 def test_the_theme_follows_the_system(visit: Callable[..., Any]) -> None:

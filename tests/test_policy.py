@@ -1,37 +1,44 @@
-"""Every route for every role: what the table says is what happens, and nothing is outside the table."""
+"""Every route and socket for every role, in one's own fleet and in another's: what the table says is what happens, and
+nothing is outside the table."""
 
 from __future__ import annotations
 
-import asyncio
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import AnonymousUser
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from incidents import policy
-from incidents.consumers import IncidentSocket
-from incidents.models import User
+from incidents.models import Fleet, Incident, User
+from incidents.queries import people
+from incidents.services import response
+from incidents.services.fleet import Login, add_nodes
 from incidents.sockets import websocket_urlpatterns
+from tests.support.fleets import main, person
 
 pytestmark = [pytest.mark.django_db]
 
-ARGUMENTS: dict[str, list[Any]] = {
-    "incident": [1],
-    "incident_after": [1],
-    "advance": [1],
-    "take_command": [1],
-    "evidence": [1, 1],
-    "node": ["gpu-001"],
-    "remove_node": ["gpu-001"],
-    "accept_key": [1],
-    "sign_in_link": ["no-such-token"],
-    "alerts": ["no-such-source"],
-}
+OUTSIDE = ("sign_out", "sign_in_link")  # these end or begin a session: see test_sign_in
+
+
+@pytest.fixture
+def incident() -> Incident:
+    """An incident of the first fleet, on its only node."""
+    add_nodes(main(), "gpu-001", Login(), None)
+    return response.declare(main(), "gpu-001", None)
+
+
+def arguments(name: str, incident: Incident) -> dict[str, Any]:
+    """What a route's address needs, all of it of the incident's fleet."""
+    here = {"fleet": incident.fleet.name, "incident": incident.pk, "name": "gpu-001", "key_id": 1, "reading": 1}
+    here |= {"token": "no-such-token", "source": "no-such-source"}
+    pattern = next(pattern for pattern in routes() if pattern.name == name)
+    return {key: here[key] for key in pattern.pattern.converters}
 
 
 def routes(resolver: URLResolver | None = None) -> Iterator[URLPattern]:
@@ -42,32 +49,97 @@ def routes(resolver: URLResolver | None = None) -> Iterator[URLPattern]:
             yield pattern
 
 
+def acts(name: str) -> list[str]:
+    """The methods that do something on a route which not everybody may use."""
+    return [m for m in ("GET", "POST") if policy.least_for(name, m) not in (None, policy.ANYBODY)]
+
+
+SCOPED = [
+    str(pattern.name) for pattern in routes() if {"fleet", "incident"} & set(pattern.pattern.converters)
+]  # what belongs to a fleet
+
+
 def test_every_route_is_in_the_table_and_the_table_has_no_other() -> None:
     assert {str(pattern.name) for pattern in routes()} == set(policy.POLICY)
 
 
 @pytest.mark.parametrize("name", sorted(policy.POLICY))
 @pytest.mark.parametrize("role", policy.ROLES)
-def test_each_role_gets_in_where_the_table_says_and_nowhere_else(client: Client, name: str, role: str) -> None:
-    client.force_login(User.objects.create(username=role, role=role))
-    path = reverse(name, args=ARGUMENTS.get(name, []))
+def test_each_role_gets_in_where_the_table_says_and_nowhere_else(
+    client: Client, incident: Incident, name: str, role: str
+) -> None:
+    client.force_login(person(role, role))
+    path = reverse(name, kwargs=arguments(name, incident))
     for method in ("GET", "POST"):
         least = policy.least_for(name, method)
-        if least is None:
+        if least is None or name in OUTSIDE:
             continue
-        allowed = least == policy.ANYBODY or policy.ROLES.index(role) >= policy.ROLES.index(least)
-        if name in ("sign_out", "sign_in_link"):
-            continue  # these end or begin a session: shown below
+        open_to_all = least in (policy.ANYBODY, policy.MEMBER)
+        allowed = open_to_all or policy.ROLES.index(role) >= policy.ROLES.index(least)
         status = client.generic(method, path).status_code
         assert (status != 403) is allowed, f"{method} {path} as {role}: {status}"
 
 
+@pytest.mark.parametrize("name", SCOPED)
+def test_what_belongs_to_another_fleet_looks_as_if_it_did_not_exist(
+    client: Client, incident: Incident, name: str
+) -> None:
+    """An admin of another team's fleet: each address of this one answers as one that was never there."""
+    client.force_login(person("eve", "admin", Fleet.objects.create(name="theirs")))
+    here = arguments(name, incident)
+    nowhere = {**here, **{key: value for key, value in (("fleet", "nowhere"), ("incident", 999_999)) if key in here}}
+    for method in acts(name):
+        bodies = []
+        for place in (here, nowhere):
+            path = reverse(name, kwargs=place)
+            answer = client.generic(method, path)
+            assert answer.status_code == 404, f"{method} {path}"
+            bodies.append(re.sub(rf'{path}|value="\w{{64}}"', "", answer.content.decode()))
+        assert bodies[0] == bodies[1], "but for the address and the form's token"
+    assert Incident.objects.get().phase == "capture"
+
+
+def test_the_lists_show_only_what_is_in_ones_own_fleets(client: Client, incident: Incident) -> None:
+    theirs = Fleet.objects.create(name="theirs")
+    eve = person("eve", "admin", theirs)
+    client.force_login(eve)
+    add_nodes(theirs, "gpu-001", Login(), None)
+    other = response.declare(theirs, "gpu-001", None, title="their own trouble")
+    page = client.get(reverse("incidents")).content.decode()
+    assert f"INC-{other.pk}" in page
+    assert f"INC-{incident.pk} " not in page
+    assert client.get(reverse("fleets"))["Location"] == reverse("fleet", args=["theirs"])
+    assert ">main<" not in client.get(reverse("declare")).content.decode()
+
+
+def test_two_fleets_may_have_nodes_and_jobs_of_the_same_name(incident: Incident) -> None:
+    theirs = Fleet.objects.create(name="theirs")
+    add_nodes(theirs, "10.0.0.9 gpu-001", Login(), None)
+    response.save_job(theirs, "run7", list(theirs.nodes.all()))
+    response.save_job(main(), "run7", list(main().nodes.all()))
+    other = response.declare(theirs, "run7", None)
+    assert [node.address for node in other.nodes.all()] == ["10.0.0.9"]
+    assert [node.address for node in incident.nodes.all()] == [""]
+
+
+def test_an_incident_is_declared_in_the_fleet_that_was_chosen_and_in_no_other(client: Client) -> None:
+    first, second, theirs = main(), *(Fleet.objects.create(name=name) for name in ("second", "theirs"))
+    pat = person("pat", "responder", first)
+    second.memberships.create(user=pat, role="responder")
+    theirs.memberships.create(user=pat, role="viewer")
+    client.force_login(pat)
+    assert 'value="theirs"' not in client.get(reverse("declare")).content.decode()
+    said = {"what": "gpu-001", "severity": "2"}
+    assert client.post(reverse("declare"), said).status_code == 422, "which fleet?"
+    assert client.post(reverse("declare"), {**said, "fleet": "theirs"}).status_code == 422
+    assert client.post(reverse("declare"), {**said, "fleet": "second"}).status_code == 302
+    assert Incident.objects.get().fleet == second
+
+
 @pytest.mark.parametrize("name", sorted(policy.POLICY))
-def test_a_stranger_is_led_to_the_sign_in_page(client: Client, name: str) -> None:
-    path = reverse(name, args=ARGUMENTS.get(name, []))
-    for method in ("GET", "POST"):
-        if policy.least_for(name, method) in (policy.ANYBODY, None):
-            continue
+def test_a_stranger_is_led_to_the_sign_in_page(client: Client, incident: Incident, name: str) -> None:
+    path = reverse(name, kwargs=arguments(name, incident))
+    for method in acts(name):
         answer = client.generic(method, path)
         assert answer.status_code == 302
         assert answer["Location"].startswith(reverse("sign_in"))
@@ -75,62 +147,57 @@ def test_a_stranger_is_led_to_the_sign_in_page(client: Client, name: str) -> Non
 
 def test_a_route_that_nobody_listed_is_refused_to_everybody(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     client.force_login(User.objects.create(username="root", is_superuser=True))
-    assert client.get(reverse("fleet")).status_code == 200
+    assert client.get(reverse("fleet", args=["main"])).status_code == 200
     monkeypatch.delitem(policy.POLICY, "fleet")
-    assert client.get(reverse("fleet")).status_code == 403
+    assert client.get(reverse("fleet", args=["main"])).status_code == 403
 
 
 def test_roles_include_each_other_and_a_disabled_person_has_none() -> None:
-    people = [User(username=role, role=role) for role in policy.ROLES]
-    for i, person in enumerate(people):
-        assert [policy.has(person, least) for least in policy.ROLES] == [j <= i for j in range(4)]
-    assert not policy.has(User(username="gone", role="admin", is_active=False), "viewer")
+    for i, role in enumerate(policy.ROLES):
+        assert [policy.has(role, least) for least in policy.ROLES] == [j <= i for j in range(4)]
+    assert not policy.has(None, "viewer")
+    gone = person("gone", "admin", is_active=False)
+    assert people.role_in(gone, main()) is None
+    assert people.best_role(gone) is None
+    assert people.fleets(gone) == []
 
 
-def test_nobody_is_shown_a_button_that_is_refused(client: Client) -> None:
-    client.force_login(User.objects.create(username="vic", role="viewer"))
-    page = client.get(reverse("fleet")).content.decode() + client.get(reverse("incidents")).content.decode()
-    for action in ("add_nodes", "check_fleet", "declare"):
-        assert reverse(action) not in page
+def test_nobody_is_shown_a_button_that_is_refused(client: Client, incident: Incident) -> None:
+    client.force_login(person("vic", "viewer"))
+    pages = ("fleet", "incidents", "incident")
+    shown = "".join(client.get(reverse(name, kwargs=arguments(name, incident))).content.decode() for name in pages)
+    for action in ("add_nodes", "check_fleet", "declare", "advance", "take_command"):
+        assert reverse(action, kwargs=arguments(action, incident)) not in shown
 
 
-def test_a_person_is_made_with_a_role_and_given_another(client: Client) -> None:
+def test_a_person_is_made_with_a_role_given_another_and_taken_out() -> None:
     out = io.StringIO()
     call_command("person", "sam", stdout=out)
-    assert "sam is responder, made just now." in out.getvalue()
+    assert "sam is responder in main, made just now." in out.getvalue()
     call_command("person", "sam", "--role", "commander", stdout=out)
-    assert User.objects.get(username="sam").role == "commander"
+    assert people.role_in(User.objects.get(username="sam"), main()) == "commander"
+    call_command("fleet", "new", "second", stdout=out)
+    with pytest.raises(CommandError, match=r"several fleets: say --fleet NAME\. Fleets: main, second\."):
+        call_command("person", "sam", stdout=out)
+    call_command("person", "sam", "--fleet", "second", "--role", "viewer", stdout=out)
     call_command("person", stdout=out)
-    assert "sam  commander" in out.getvalue()
+    assert "sam  commander in main, viewer in second" in out.getvalue()
+    call_command("person", "sam", "--fleet", "main", "--role", "none", stdout=out)
+    assert [fleet.name for fleet in people.fleets(User.objects.get(username="sam"))] == ["second"]
     with pytest.raises(CommandError, match="not a user name"):
-        call_command("person", "sam; rm -rf", stdout=out)
+        call_command("person", "sam; rm -rf", "--fleet", "main", stdout=out)
+    with pytest.raises(CommandError, match="There is no fleet nowhere"):
+        call_command("person", "sam", "--fleet", "nowhere", stdout=out)
+
+
+def test_a_person_in_no_fleet_is_told_whom_to_ask(client: Client) -> None:
+    client.force_login(person("new", None))
+    assert client.get("/", follow=True).status_code == 200
+    page = client.get(reverse("fleets")).content.decode()
+    assert "You are in no fleet yet" in page
+    assert client.get(reverse("declare")).status_code == 403
 
 
 def test_every_socket_is_in_the_table_and_the_table_has_no_other() -> None:
     named = {pattern.name for pattern in websocket_urlpatterns if getattr(pattern, "name", None)}
     assert named == set(policy.SOCKETS)
-
-
-@pytest.mark.parametrize("least", policy.ROLES)
-@pytest.mark.parametrize("role", [*policy.ROLES, None])
-def test_a_socket_opens_for_the_roles_that_the_table_says(
-    monkeypatch: pytest.MonkeyPatch, role: str | None, least: str
-) -> None:
-    """The real consumer, asked whether it lets this person in."""
-    monkeypatch.setitem(policy.SOCKETS, "incident", least)
-    user = User(username="x", role=role) if role else AnonymousUser()
-    socket = IncidentSocket()
-    socket.scope = {"user": user}
-    allowed = role is not None and policy.ROLES.index(role) >= policy.ROLES.index(least)
-    closed: list[int] = []
-
-    async def end(code: int) -> None:
-        closed.append(code)
-
-    async def no_incident() -> None:
-        return None
-
-    monkeypatch.setattr(socket, "_end", end)
-    monkeypatch.setattr(socket, "_seq", no_incident)
-    asyncio.run(socket.connect())
-    assert closed == ([4404] if allowed else [4401]), "a person with the role gets as far as the unknown incident"

@@ -33,7 +33,7 @@ def test_everything_works_on_postgresql_and_redis(
         DATABASE_URL=database_url, REDIS_URL=redis_url, DJANGO_SETTINGS_MODULE="tests.support.worker_settings"
     )
     status, address, _ = Visitor().get(one.wait_ready())
-    assert (status, address) == (200, f"{one.url}/fleet/")
+    assert (status, address) == (200, f"{one.url}/fleet/main/")
     status, _, text = Visitor().get(f"{one.url}/healthz")
     assert (status, text) == (200, '{"database": "ok", "broker": "ok"}')
     with Celery("sender", broker=redis_url, set_as_current=False) as app:

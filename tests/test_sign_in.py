@@ -244,7 +244,7 @@ class BrokenSite:
 
 
 def test_a_bug_shows_a_plain_page_without_details(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(policy.POLICY, "broken", ("viewer", None))  # the broken page is in no table
+    monkeypatch.setitem(policy.POLICY, "broken", (policy.MEMBER, None))  # the broken page is in no table
     client = Client(raise_request_exception=False)
     client.force_login(user)
     with override_settings(ROOT_URLCONF=BrokenSite):

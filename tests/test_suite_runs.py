@@ -17,6 +17,7 @@ from probes import suites
 from probes.core import Capture
 from probes.core import Reading as Read
 from probes.transport import NodeEnd
+from tests.support.fleets import main
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -31,7 +32,7 @@ def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def run(rung: list[int]) -> SuiteRun:
-    add_nodes("gpu-[001-003]", Login(), None)
+    add_nodes(main(), "gpu-[001-003]", Login(), None)
     return runs.start_suite("check", list(Node.objects.all()), None)
 
 
@@ -48,7 +49,7 @@ def expire(shard: Shard) -> None:
 def test_a_run_is_cut_into_shards_and_workers_are_rung_after_commit(
     rung: list[int], django_capture_on_commit_callbacks: Any
 ) -> None:
-    add_nodes("gpu-[001-130]", Login(), None)
+    add_nodes(main(), "gpu-[001-130]", Login(), None)
     with django_capture_on_commit_callbacks(execute=True):
         run = runs.start_suite("check", list(Node.objects.all()), None)
         assert rung == []
@@ -63,7 +64,7 @@ def test_a_broker_that_is_away_fails_nothing(
         raise ConnectionError("no broker")
 
     monkeypatch.setattr(runs.current_app, "send_task", away)
-    add_nodes("gpu-001", Login(), None)
+    add_nodes(main(), "gpu-001", Login(), None)
     with django_capture_on_commit_callbacks(execute=True):
         run = runs.start_suite("check", list(Node.objects.all()), None)
     assert run.shards.count() == 1
@@ -72,7 +73,7 @@ def test_a_broker_that_is_away_fails_nothing(
 def test_no_nodes_or_an_unknown_suite_start_nothing() -> None:
     with pytest.raises(Refused, match="no nodes"):
         runs.start_suite("check", [], None)
-    add_nodes("gpu-001", Login(), None)
+    add_nodes(main(), "gpu-001", Login(), None)
     with pytest.raises(suites.Unknown, match="no suite"):
         runs.start_suite("nonsense", list(Node.objects.all()), None)
     assert not SuiteRun.objects.exists()
@@ -122,7 +123,7 @@ def test_an_answer_stored_twice_is_stored_once_and_the_first_stands(run: SuiteRu
 
 
 def test_the_run_is_finished_with_its_last_shard(rung: list[int]) -> None:
-    add_nodes("gpu-[001-070]", Login(), None)
+    add_nodes(main(), "gpu-[001-070]", Login(), None)
     run = runs.start_suite("check", list(Node.objects.all()), None)
     held = [runs.claim(shard.pk) for shard in run.shards.all()]
     for claim in held:
@@ -236,7 +237,7 @@ def test_a_second_check_is_refused_while_one_runs(run: SuiteRun) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_two_runs_over_the_same_nodes_do_not_lock_each_other_out(rung: list[int]) -> None:
     """Both store the offered keys of the same nodes, in opposite order."""
-    add_nodes("gpu-[001-040]", Login(), None)
+    add_nodes(main(), "gpu-[001-040]", Login(), None)
     nodes = list(Node.objects.all())
     held = []
     for suite in ("check", "host.clock"):

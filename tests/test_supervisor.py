@@ -35,7 +35,7 @@ def send(one: Golden15, task: str, *arguments: str, **options: object) -> None:
 def test_the_link_in_the_ready_line_signs_in_once(start_golden15: Start) -> None:
     link = start_golden15().wait_ready()
     status, address, text = Visitor().get(link)
-    assert (status, address) == (200, link.split("/sign-in/")[0] + "/fleet/")
+    assert (status, address) == (200, link.split("/sign-in/")[0] + "/fleet/main/")
     assert "admin" in text
     status, _, text = Visitor().get(link)
     assert status == 403

@@ -14,13 +14,14 @@ from django.utils import timezone
 from incidents.models import Event, Incident, User, timeline
 from incidents.queries.timeline import broken_links, events_after
 from incidents.services.timeline import tell
+from tests.support.fleets import main
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
 @pytest.fixture
 def incident() -> Incident:
-    return Incident.objects.create(title="all-reduce stalled", t0=timezone.now())
+    return Incident.objects.create(fleet=main(), title="all-reduce stalled", t0=timezone.now())
 
 
 def told(incident: Incident, count: int) -> list[Event]:

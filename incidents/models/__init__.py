@@ -1,9 +1,9 @@
 """What is remembered. One module per noun; this package is the one place to import models from."""
 
 from incidents.models.alerts import Alert, AlertDelivery, AlertSource
-from incidents.models.fleet import HostKey, Node
+from incidents.models.fleet import Fleet, HostKey, Node
 from incidents.models.incident import Incident, Job, Phase
-from incidents.models.people import SignInToken, User
+from incidents.models.people import Membership, SignInToken, User
 from incidents.models.runs import NodeVisit, Reading, Shard, SuiteRun
 from incidents.models.timeline import Event
 
@@ -12,9 +12,11 @@ __all__ = [
     "AlertDelivery",
     "AlertSource",
     "Event",
+    "Fleet",
     "HostKey",
     "Incident",
     "Job",
+    "Membership",
     "Node",
     "NodeVisit",
     "Phase",

@@ -3,12 +3,14 @@
 from django.conf import settings
 from django.db import models
 
+from incidents.models.fleet import Fleet
 from incidents.models.incident import Incident
 
 
 class AlertSource(models.Model):
     """A program that may send alerts. Only the SHA-256 of its token is kept: who reads the table can send nothing."""
 
+    fleet = models.ForeignKey(Fleet, on_delete=models.PROTECT, related_name="alert_sources")
     name = models.CharField(max_length=60, unique=True)
     slug = models.SlugField(max_length=60, unique=True, help_text="its name in the address it posts to")
     token_sha256 = models.CharField(max_length=64)

@@ -1,14 +1,27 @@
-"""The nodes we may ask, and the host keys that people accepted for them."""
+"""Fleets, their nodes, and the host keys that people accepted for them."""
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
 
-class Node(models.Model):
-    """One machine of the cluster, by its hostname. Empty fields are left to the SSH configuration."""
+class Fleet(models.Model):
+    """The nodes of one cluster or team, with their jobs, incidents and alert sources. People have roles per fleet."""
 
-    name = models.CharField(max_length=253, unique=True)
+    name = models.SlugField(max_length=40, unique=True)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Node(models.Model):
+    """One machine of a fleet, by its hostname. Empty fields are left to the SSH configuration."""
+
+    fleet = models.ForeignKey(Fleet, on_delete=models.PROTECT, related_name="nodes")
+    name = models.CharField(max_length=253)
     address = models.CharField(
         max_length=253, blank=True, help_text="host name or IP address, when the name is not enough"
     )
@@ -20,6 +33,7 @@ class Node(models.Model):
 
     class Meta:
         ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["fleet", "name"], name="node_name_once_per_fleet")]
 
     def __str__(self) -> str:
         return self.name

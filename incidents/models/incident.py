@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
-from incidents.models.fleet import Node
+from incidents.models.fleet import Fleet, Node
 
 PHASES = ("capture", "triage", "decide")
 
@@ -14,11 +14,13 @@ PHASES = ("capture", "triage", "decide")
 class Job(models.Model):
     """A training job by its name, with the nodes it runs on: the map that turns an alert's job name into nodes."""
 
-    name = models.CharField(max_length=200, unique=True)
+    fleet = models.ForeignKey(Fleet, on_delete=models.PROTECT, related_name="jobs")
+    name = models.CharField(max_length=200)
     nodes = models.ManyToManyField(Node, related_name="jobs")
 
     class Meta:
         ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["fleet", "name"], name="job_name_once_per_fleet")]
 
     def __str__(self) -> str:
         return self.name
@@ -30,6 +32,7 @@ class Incident(models.Model):
     `last_seq` and `head` are the end of its timeline; whoever adds an event holds this row's lock.
     """
 
+    fleet = models.ForeignKey(Fleet, on_delete=models.PROTECT, related_name="incidents")
     title = models.CharField(max_length=300)
     severity = models.PositiveSmallIntegerField(default=2, help_text="SEV1, the worst, to SEV4")
     job = models.ForeignKey(Job, on_delete=models.PROTECT, null=True, related_name="incidents")
@@ -62,6 +65,7 @@ class Phase(models.Model):
     due_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
+    overdue_told_at = models.DateTimeField(null=True, help_text="when the timeline was told that it is overdue")
 
     class Meta:
         ordering = ["incident", "due_at"]

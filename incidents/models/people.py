@@ -1,18 +1,35 @@
-"""People, and the one-time links they sign in with."""
+"""People, their roles in fleets, and the one-time links they sign in with."""
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
+from incidents.models.fleet import Fleet
+
 
 class User(AbstractUser):
-    """A person. Our own model from the first migration on: replacing Django's later is a migration nobody wants."""
+    """A person. Our own model from the first migration on: replacing Django's later is a migration nobody wants.
 
+    What a person may see and do is in their memberships. Superusers, who run this server, are admin of every fleet.
+    """
+
+
+class Membership(models.Model):
+    """A person's role in one fleet. Who has none there sees nothing of it, not even that it exists."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    fleet = models.ForeignKey(Fleet, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(
         max_length=9,
         choices=[(role, role) for role in ("viewer", "responder", "commander", "admin")],
-        default="viewer",
-        help_text="what this person may do, see incidents.policy",
+        help_text="what this person may do there, see incidents.policy",
     )
+
+    class Meta:
+        ordering = ["fleet__name", "user__username"]
+        constraints = [models.UniqueConstraint(fields=["user", "fleet"], name="one_role_per_fleet")]
+
+    def __str__(self) -> str:
+        return f"{self.user}, {self.role} of {self.fleet}"
 
 
 class SignInToken(models.Model):

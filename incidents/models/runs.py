@@ -4,7 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from incidents.models.fleet import Node
+from incidents.models.fleet import Fleet, Node
 from incidents.models.incident import Incident
 from probes.core import OUTCOMES
 
@@ -12,6 +12,7 @@ from probes.core import OUTCOMES
 class SuiteRun(models.Model):
     """One suite asked of a list of nodes. Finished when each of its shards is."""
 
+    fleet = models.ForeignKey(Fleet, on_delete=models.PROTECT, related_name="runs")
     suite = models.CharField(max_length=60)
     incident = models.ForeignKey(
         Incident, on_delete=models.PROTECT, null=True, related_name="runs", help_text="none: a check of the fleet"

@@ -9,7 +9,7 @@ from datetime import datetime
 from django.conf import settings
 from django.db.models import Max, OuterRef, Subquery
 
-from incidents.models import HostKey, Node, NodeVisit, Reading, SuiteRun
+from incidents.models import Fleet, HostKey, Node, NodeVisit, Reading, SuiteRun
 from probes.transport import sshconfig, trust
 from probes.transport.reasons import ABOUT_THE_ADDRESS, REASONS
 
@@ -28,9 +28,9 @@ def ignored_ssh_options() -> list[str]:
     return options + trust.TrustedKeys().problems
 
 
-def accepted_lines() -> str:
-    """known_hosts lines of every key that people accepted and that was not replaced."""
-    keys = HostKey.objects.filter(accepted_at__isnull=False, replaced_at=None)
+def accepted_lines(fleet: Fleet) -> str:
+    """known_hosts lines of every key of this fleet that people accepted and that was not replaced."""
+    keys = HostKey.objects.filter(node__fleet=fleet, accepted_at__isnull=False, replaced_at=None)
     return "".join(f"{line}\n" for line in keys.values_list("line", flat=True))
 
 
@@ -49,10 +49,10 @@ class NodeState:
     reached: str = ""  # user@host:port that was tried last
 
 
-def states(name: str = "") -> list[NodeState]:
-    """Every node (or the one called `name`), those that need a person first. Three queries, whatever the size."""
+def states(fleet: Fleet, name: str = "") -> list[NodeState]:
+    """Every node of a fleet (or the one called `name`), those that need a person first. Three queries at any size."""
     last = NodeVisit.objects.filter(node=OuterRef("pk")).order_by("-run_id").values("pk")[:1]
-    wanted_nodes = Node.objects.filter(name=name) if name else Node.objects.all()
+    wanted_nodes = fleet.nodes.filter(name=name) if name else fleet.nodes.all()
     nodes = list(wanted_nodes.annotate(last_visit=Subquery(last), last_accepted=Max("host_keys__accepted_at")))
     visits = {visit.node_id: visit for visit in NodeVisit.objects.filter(pk__in=[n.last_visit for n in nodes])}
     runs = {visit.run_id for visit in visits.values()}
@@ -72,7 +72,7 @@ def _state(node: Node, visit: NodeVisit | None, readings: list[Reading]) -> Node
         return NodeState(node, "unknown", "not checked yet", "check the fleet")
     if stale := _overtaken(node, visit):
         return NodeState(node, "unknown", stale, "check the fleet", visit.at)
-    clock = next((_clock(r.facts) for r in readings if r.probe == "host.clock" and r.facts), "")
+    clock = next((clock_offset(r.facts) for r in readings if r.probe == "host.clock" and r.facts), "")
     level, says, what_next = _judge(visit, readings)
     return NodeState(node, level, says, what_next, visit.at, visit.took_s, visit.python, clock, visit.reached)
 
@@ -111,7 +111,8 @@ def _judge(visit: NodeVisit, readings: list[Reading]) -> tuple[str, str, str]:
     return "ok", "ready", "start a time service: its clock is not synchronised" if unsynchronised else ""
 
 
-def _clock(facts: dict[str, float | None]) -> str:
+def clock_offset(facts: dict[str, float | None]) -> str:
+    """What host.clock's facts say of the node's clock against ours: `+1.2 ± 0.3 ms`; "" when nothing."""
     offset, bound = facts.get("offset_s"), facts.get("bound_s")
     if offset is None or bound is None:
         return ""
@@ -134,15 +135,15 @@ class Progress:
         return self.run.finished_at is None
 
 
-def latest_check() -> Progress | None:
-    """The latest check of the fleet, or None."""
-    run = SuiteRun.objects.filter(suite="check").first()
+def latest_check(fleet: Fleet) -> Progress | None:
+    """The latest check of this fleet, or None."""
+    run = SuiteRun.objects.filter(fleet=fleet, suite="check").first()
     return Progress(run, run.visits.count()) if run else None
 
 
-def waiting_keys() -> list[HostKey]:
-    """Keys that nodes showed and nobody accepted, changed ones first."""
-    keys = HostKey.objects.select_related("node").filter(accepted_at=None, replaced_at=None)
+def waiting_keys(fleet: Fleet) -> list[HostKey]:
+    """Keys that nodes of this fleet showed and nobody accepted, changed ones first."""
+    keys = HostKey.objects.select_related("node").filter(node__fleet=fleet, accepted_at=None, replaced_at=None)
     return sorted(keys, key=lambda key: (not key.changed, key.node.name))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db.models import Max
 from django.utils import timezone
 
 from incidents import clock
-from incidents.models import Incident, Node, Reading
-from probes import catalog, suites
+from incidents.models import Fleet, Incident, Node, Phase, Reading
+from probes import suites
 from probes.core import SEVERITIES
 
 UNKNOWN = ("failed", "timeout", "hung", "denied", "unreachable", "skipped")
@@ -36,41 +37,41 @@ class PhaseView:
     due: str  # T+3:00
     ended: str  # T+2:12, or ""
     late: bool
-    left: str  # "4:27 left" or "+1:12 over" when rendered; the page counts on from there
-    share: int  # percent of the phase's time that is used, 0 to 100
+    left: str  # "4:27", or "+1:12" when it is over, at the time of rendering; the page counts on from there
+    word: str  # what `left` is: "left" or "over"
+    began_at: datetime | None
+    share: int  # percent of the time between its beginning and its due time that is used, 0 to 100
 
 
 def phases(incident: Incident, now: datetime | None = None) -> list[PhaseView]:
     """The three phases, in order."""
     now = now or timezone.now()
-    begin = incident.t0
-    found = []
-    for phase in incident.phases.order_by("due_at"):
-        state = "done" if phase.ended_at else "now" if phase.started_at else "next"
-        until = phase.ended_at or now
-        length = max((phase.due_at - begin).total_seconds(), 1)
-        share = min(100, max(0, round(100 * (until - (phase.started_at or begin)).total_seconds() / length)))
-        found.append(
-            PhaseView(
-                name=phase.name,
-                title=clock.TITLES[phase.name],
-                state=state,
-                due_at=phase.due_at,
-                due=clock.t_plus(incident.t0, phase.due_at),
-                ended=clock.t_plus(incident.t0, phase.ended_at) if phase.ended_at else "",
-                late=until > phase.due_at,
-                left=left(phase.due_at, now),
-                share=0 if state == "next" else share,
-            )
-        )
-        begin = phase.due_at
-    return found
+    return [_phase(incident, phase, now) for phase in incident.phases.order_by("due_at")]
 
 
-def left(due_at: datetime, now: datetime) -> str:
-    """`4:27 left`, or `+1:12 over`: overdue counts up and blocks nothing."""
-    span = clock.span(due_at, now)
-    return f"+{span} over" if now > due_at else f"{span} left"
+def _phase(incident: Incident, phase: Phase, now: datetime) -> PhaseView:
+    until = phase.ended_at or incident.closed_at or now
+    late = until > phase.due_at  # overdue counts up and blocks nothing
+    span = clock.span(phase.due_at, until)
+    return PhaseView(
+        name=phase.name,
+        title=clock.TITLES[phase.name],
+        state="done" if phase.ended_at else "now" if phase.started_at else "next",
+        due_at=phase.due_at,
+        due=clock.t_plus(incident.t0, phase.due_at),
+        ended=clock.t_plus(incident.t0, phase.ended_at) if phase.ended_at else "",
+        late=late,
+        left=f"+{span}" if late else span,
+        word="over" if late else "left",
+        began_at=phase.started_at,
+        share=_share(phase.started_at, phase.due_at, until) if phase.started_at else 0,
+    )
+
+
+def _share(began_at: datetime, due_at: datetime, until: datetime) -> int:
+    if due_at <= began_at:  # it began when its time was over already
+        return 100
+    return min(100, max(0, round(100 * (until - began_at) / (due_at - began_at))))
 
 
 def current_phase(incident: Incident, now: datetime | None = None) -> PhaseView | None:
@@ -165,47 +166,13 @@ def reading(incident: Incident, pk: int) -> Reading | None:
     return found.first()
 
 
-def by_hand(probe: str) -> str:
-    """What a person types on the node to see the same; "" for a probe that is not in the catalogue any more."""
-    known = catalog.load().get(probe)
-    return known.by_hand if known else ""
-
-
-def open_incidents() -> list[Incident]:
-    """Incidents that are not closed, the worst first."""
-    found = Incident.objects.filter(closed_at=None).select_related("commander", "job")
+def open_incidents(fleets: Sequence[Fleet]) -> list[Incident]:
+    """Incidents of these fleets that are not closed, the worst first."""
+    found = Incident.objects.filter(fleet__in=fleets, closed_at=None).select_related("commander", "job", "fleet")
     return list(found.order_by("severity", "t0"))
 
 
-def closed_incidents(limit: int = 50) -> list[Incident]:
-    """The incidents closed last."""
-    return list(
-        Incident.objects.exclude(closed_at=None).select_related("commander", "job").order_by("-closed_at")[:limit]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Something that waits for a person."""
-
-    incident: Incident
-    level: str
-    says: str
-
-
-def needs(rows: list[tuple[Incident, PhaseView | None]], now: datetime | None = None) -> list[Need]:
-    """What waits for a person, most pressing first: overdue, nobody commands, due within a minute.
-
-    `rows` are open incidents, each with the phase that runs.
-    """
-    now = now or timezone.now()
-    found = []
-    for incident, phase in rows:
-        if phase and now > phase.due_at:
-            over = clock.span(phase.due_at, now)
-            found.append((0, Need(incident, "bad", f"{phase.title} is +{over} over its time")))
-        elif phase and phase.due_at - now <= timedelta(seconds=60):
-            found.append((2, Need(incident, "warn", f"{phase.title} is due in {clock.span(now, phase.due_at)}")))
-        if incident.commander is None:
-            found.append((1, Need(incident, "warn", f"nobody commands it, for {clock.span(incident.t0, now)}")))
-    return [need for _, need in sorted(found, key=lambda pair: (pair[0], pair[1].incident.severity))]
+def closed_incidents(fleets: Sequence[Fleet], limit: int = 50) -> list[Incident]:
+    """The incidents of these fleets that were closed last."""
+    found = Incident.objects.filter(fleet__in=fleets).exclude(closed_at=None).select_related("commander", "fleet")
+    return list(found.order_by("-closed_at")[:limit])

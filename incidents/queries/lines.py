@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,11 +11,14 @@ from typing import Any
 from incidents import clock
 from incidents.models import Event, Incident
 from incidents.queries.timeline import HIDDEN
+from probes.core import clean
+
+LONGEST = 4000  # characters of one event's payload on a page
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the timeline. `who` is "" when the product did it by itself."""
+    """One line of the timeline. `who` is "" when the product did it by itself; `says` is cleaned for people."""
 
     seq: int
     at: datetime
@@ -28,13 +32,31 @@ class Line:
 def lines(incident: Incident, limit: int = 40) -> list[Line]:
     """The latest events that people see, the newest first."""
     shown = incident.events.exclude(kind__in=HIDDEN).select_related("actor").order_by("-seq")[:limit]
-    return [_line(incident, event) for event in shown]
+    return [line(incident, event) for event in shown]
 
 
-def _line(incident: Incident, event: Event) -> Line:
+def line(incident: Incident, event: Event) -> Line:
+    """An event as one line."""
     mark, level, says = KINDS.get(event.kind, _unknown)(event.payload, event.kind)
     who = event.actor.get_username() if event.actor else ""
-    return Line(event.seq, event.at, clock.t_plus(incident.t0, event.at), mark, level, who, says)
+    return Line(event.seq, event.at, clock.t_plus(incident.t0, event.at), mark, level, who, clean(says))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One event with all that was recorded. `payload` is JSON, cleaned for people and cut at its cap."""
+
+    line: Line
+    kind: str
+    payload: str
+    hash: str
+
+
+def entry(incident: Incident, event: Event) -> Entry:
+    """An event as the page of the whole timeline shows it."""
+    payload = clean(json.dumps(event.payload, indent=1, ensure_ascii=False, sort_keys=True))
+    cut = payload[:LONGEST] + f"\n... {len(payload) - LONGEST} more characters" if len(payload) > LONGEST else payload
+    return Entry(line(incident, event), event.kind, cut, event.hash)
 
 
 Sentence = tuple[str, str, str]
@@ -64,9 +86,22 @@ def _phase(said: dict[str, Any], kind: str) -> Sentence:
     return "▸", "", f"moved to {clock.TITLES[said['to']]}: “{said['word']}”"
 
 
+def _overdue(said: dict[str, Any], kind: str) -> Sentence:
+    return "▲", "bad", f"{clock.TITLES[said['phase']]} is over its time"
+
+
 def _command(said: dict[str, Any], kind: str) -> Sentence:
     before = f", after {said['before']}" if said.get("before") else ""
     return "▸", "", f"took command{before}"
+
+
+def _note(said: dict[str, Any], kind: str) -> Sentence:
+    return "✎", "", f"“{said['text']}”"
+
+
+def _readings(said: dict[str, Any], kind: str) -> Sentence:
+    count = len(said["readings"])
+    return "·", "", f"{count} reading{'' if count == 1 else 's'} stored, {_nodes(len(said['ended']))} ended"
 
 
 def _alert(said: dict[str, Any], kind: str) -> Sentence:
@@ -82,6 +117,9 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "suite_started": _suite_started,
     "suite_ended": _suite_ended,
     "phase": _phase,
+    "overdue": _overdue,
     "command": _command,
     "alert": _alert,
+    "note": _note,
+    "readings": _readings,
 }

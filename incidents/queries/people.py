@@ -1,14 +1,16 @@
-"""Reads of who somebody is."""
+"""Reads of who somebody is, and of what they are in which fleet."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from types import SimpleNamespace
+from typing import Any
 
 from django.conf import settings
 from django.contrib import auth
 
-from incidents.models import User
+from incidents import policy
+from incidents.models import Fleet, Membership, User
 
 
 def signed_in(session_key: str | None) -> User | None:
@@ -17,4 +19,42 @@ def signed_in(session_key: str | None) -> User | None:
         return None
     session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     user = auth.get_user(SimpleNamespace(session=session))  # type: ignore[arg-type]
-    return user if isinstance(user, User) else None
+    return user if isinstance(user, User) and user.is_active else None
+
+
+def role_in(user: Any, fleet: Fleet) -> str | None:
+    """The person's role in this fleet; None for strangers to it, also when they are not signed in or switched off."""
+    if not user.is_authenticated or not user.is_active:
+        return None
+    if user.is_superuser:
+        return "admin"
+    return Membership.objects.filter(user=user, fleet=fleet).values_list("role", flat=True).first()
+
+
+def role_at(user: Any, incident_id: int) -> str | None:
+    """The person's role in the fleet of this incident; None as above, and when there is no such incident."""
+    fleet = Fleet.objects.filter(incidents__pk=incident_id).first()
+    return role_in(user, fleet) if fleet else None
+
+
+def roles(user: Any) -> dict[Fleet, str]:
+    """The person's fleets, by name, with their role in each."""
+    if not user.is_authenticated or not user.is_active:
+        return {}
+    if user.is_superuser:
+        return dict.fromkeys(Fleet.objects.all(), "admin")
+    return {one.fleet: one.role for one in Membership.objects.filter(user=user).select_related("fleet")}
+
+
+def fleets(user: Any, least: str = "viewer") -> list[Fleet]:
+    """The fleets in which the person has at least this role, by name."""
+    return [fleet for fleet, role in roles(user).items() if policy.has(role, least)]
+
+
+def best_role(user: Any) -> str | None:
+    """The highest role that the person has anywhere."""
+    return max(roles(user).values(), key=policy.ROLES.index, default="admin" if _runs_all(user) else None)
+
+
+def _runs_all(user: Any) -> bool:
+    return bool(user.is_authenticated and user.is_active and user.is_superuser)

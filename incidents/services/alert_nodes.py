@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from django.db.models import Q
 
 from incidents.alertmanager import Signal
-from incidents.models import Job, Node
+from incidents.models import Fleet, Job, Node
 from incidents.services.fleet import Refused
 from incidents.services.response import in_fleet
 from probes import nodeset
@@ -16,7 +16,7 @@ from probes.transport.targets import Target
 _HERE = ("localhost", "127.", "::1", "0.0.0.0")  # the source's own machine, whichever that is
 
 
-def nodes_of(signals: Sequence[Signal], job: Job | None) -> tuple[list[Node], list[str]]:
+def nodes_of(fleet: Fleet, signals: Sequence[Signal], job: Job | None) -> tuple[list[Node], list[str]]:
     """Nodes to ask, and notes on what was odd. Raises Refused, with what to do, when there are none.
 
     A label that says `node` is believed, and a node that the fleet does not have is added, as for a person who types
@@ -25,7 +25,7 @@ def nodes_of(signals: Sequence[Signal], job: Job | None) -> tuple[list[Node], li
     """
     named, odd = _named(signals)
     instances = [s.instance for s in signals if nodeset.is_name(s.instance) and not s.instance.startswith(_HERE)]
-    known = _known([*named, *instances])
+    known = _known(fleet, [*named, *instances])
     found = [known.get(name) or name for name in named] + [known[name] for name in instances if name in known]
     if not found and job is not None:
         found = list(job.nodes.all())
@@ -35,7 +35,8 @@ def nodes_of(signals: Sequence[Signal], job: Job | None) -> tuple[list[Node], li
     if strange := [name for name in dict.fromkeys(instances) if name not in known and name not in found]:
         odd.append(f"not in the fleet and left out: instance {', '.join(strange[:5])}")
     added = {
-        node.name: node for node in in_fleet([Target(n) for n in dict.fromkeys(found) if isinstance(n, str)], None)
+        node.name: node
+        for node in in_fleet(fleet, [Target(n) for n in dict.fromkeys(found) if isinstance(n, str)], None)
     }
     nodes = [added[item] if isinstance(item, str) else item for item in found]
     return list(dict.fromkeys(nodes)), odd
@@ -69,11 +70,11 @@ def _named(signals: Iterable[Signal]) -> tuple[list[str], list[str]]:
     return list(found), odd[:5]
 
 
-def _known(names: Sequence[str]) -> dict[str, Node]:
+def _known(fleet: Fleet, names: Sequence[str]) -> dict[str, Node]:
     """Nodes of the fleet by the names an alert has for them: their own, their address, or their own with a domain."""
     short = {name.partition(".")[0] for name in names if not name[0].isdigit() and ":" not in name}
-    fleet = Node.objects.filter(Q(name__in={*names, *short}) | Q(address__in=set(names)))
-    by_name = {node.name: node for node in fleet}
-    by_address = {node.address: node for node in fleet if node.address}
+    found = fleet.nodes.filter(Q(name__in={*names, *short}) | Q(address__in=set(names)))
+    by_name = {node.name: node for node in found}
+    by_address = {node.address: node for node in found if node.address}
     known = {name: by_name.get(name) or by_address.get(name) or by_name.get(name.partition(".")[0]) for name in names}
     return {name: node for name, node in known.items() if node is not None}

@@ -11,13 +11,13 @@ from django.db.models import F
 from django.utils import timezone
 from django.utils.text import slugify
 
-from incidents.models import AlertSource, User
+from incidents.models import AlertSource, Fleet, User
 from incidents.services.fleet import Refused
 
 
 @transaction.atomic
-def add_source(name: str, by: User | None) -> tuple[AlertSource, str]:
-    """A new source and its token (43 characters, URL-safe), which is not kept and cannot be shown again."""
+def add_source(fleet: Fleet, name: str, by: User | None) -> tuple[AlertSource, str]:
+    """A new source, and its token (43 characters, URL-safe), which is not kept and cannot be shown again."""
     name = name.strip()
     slug = slugify(name)
     if not slug or len(name) > 60:
@@ -28,7 +28,12 @@ def add_source(name: str, by: User | None) -> tuple[AlertSource, str]:
         raise Refused(f"There is a source {there.name} already. Its token can be replaced: alert_source rotate {slug}")
     token = secrets.token_urlsafe(32)
     source = AlertSource.objects.create(
-        name=name, slug=slug, token_sha256=_digest(token), created_at=timezone.now(), created_by=by
+        fleet=fleet,
+        name=name,
+        slug=slug,
+        token_sha256=_digest(token),
+        created_at=timezone.now(),
+        created_by=by,
     )
     return source, token
 

@@ -17,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from incidents.alertmanager import Body, NotUnderstood, Signal, parsed, read
-from incidents.models import Alert, AlertDelivery, AlertSource, Incident, Job, Node
+from incidents.models import Alert, AlertDelivery, AlertSource, Fleet, Incident, Job, Node
 from incidents.services.alert_nodes import nodes_of
 from incidents.services.fleet import Refused
 from incidents.services.response import open_incident
@@ -110,14 +110,15 @@ def _by_job(signals: Sequence[Signal]) -> dict[str, list[Signal]]:
 def _act(delivery: AlertDelivery, job_name: str, signals: list[Signal], notes: Sequence[str]) -> Incident | None:
     """Open or join the incident of these alerts, which name the same job or none. None when there is nothing to do:
     all are over and there is no open incident. Raises Refused when no node can be found to ask."""
-    job = _locked_job(job_name) if job_name else None
+    fleet = delivery.source.fleet
+    job = _locked_job(fleet, job_name) if job_name else None
     incident = _open_of_job(job) if job else _open_of_alerts(delivery.source, signals)
     firing = [signal for signal in signals if signal.firing]
     if incident is None and not firing:
         return None
     notes = [*notes, *_job_notes(signals)]
     if incident is None:
-        nodes, odd = nodes_of(firing, job)
+        nodes, odd = nodes_of(fleet, firing, job)
         # Locked in the order of their keys: two bodies that name the same node at once open one incident.
         locked = Node.objects.select_for_update().filter(pk__in=[node.pk for node in nodes]).order_by("pk")
         if job is None:
@@ -128,9 +129,9 @@ def _act(delivery: AlertDelivery, job_name: str, signals: list[Signal], notes: S
     return incident
 
 
-def _locked_job(name: str) -> Job:
+def _locked_job(fleet: Fleet, name: str) -> Job:
     """The job's row, made if need be, and held: two alerts of one job at once open one incident."""
-    job, _ = Job.objects.get_or_create(name=name)
+    job, _ = Job.objects.get_or_create(fleet=fleet, name=name)
     return Job.objects.select_for_update(no_key=True).get(pk=job.pk)
 
 
@@ -168,7 +169,14 @@ def _open(
     worst = min(firing, key=lambda signal: signal.severity)
     said = _said(delivery, firing, [], [*notes, *odd])
     incident = open_incident(
-        job, nodes, None, severity=worst.severity, title=worst.summary, impact_at=impact_at, alert=said
+        delivery.source.fleet,
+        job,
+        nodes,
+        None,
+        severity=worst.severity,
+        title=worst.summary,
+        impact_at=impact_at,
+        alert=said,
     )
     Alert.objects.bulk_create([_row(incident, delivery, signal, now) for signal in firing])
     return incident

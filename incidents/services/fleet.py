@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from django.db import transaction
 from django.utils import timezone
 
-from incidents.models import HostKey, Node, User
+from incidents.models import Fleet, HostKey, Node, User
 from probes import nodeset
 from probes.transport import trust
 
@@ -44,7 +44,7 @@ class Login:
     jump: str = ""
 
 
-def add_nodes(text: str, login: Login, by: User | None) -> Added:
+def add_nodes(fleet: Fleet, text: str, login: Login, by: User | None) -> Added:
     """Add the nodes of a nodeset, hostfile or pasted text. A node that is there already takes what the list says.
 
     Raises Refused with the line that cannot be read; then nothing was added.
@@ -55,9 +55,10 @@ def add_nodes(text: str, login: Login, by: User | None) -> Added:
         raise Refused(f"Nothing was added. {error}", "nodes") from error
     user, jump = _checked(login, "Nothing was added.")
     wanted = [
-        Node(name=t.node, address=t.address, user=t.user or user, port=t.port or login.port, jump=jump) for t in targets
+        Node(fleet=fleet, name=t.node, address=t.address, user=t.user or user, port=t.port or login.port, jump=jump)
+        for t in targets
     ]
-    return _merge(wanted, by)
+    return _merge(fleet, wanted, by)
 
 
 def _checked(login: Login, nothing: str) -> tuple[str, str]:
@@ -74,10 +75,10 @@ def _checked(login: Login, nothing: str) -> tuple[str, str]:
 
 
 @transaction.atomic
-def _merge(wanted: list[Node], by: User | None) -> Added:
+def _merge(fleet: Fleet, wanted: list[Node], by: User | None) -> Added:
     added = Added()
     now = timezone.now()
-    known = {node.name: node for node in Node.objects.filter(name__in=[node.name for node in wanted])}
+    known = {node.name: node for node in fleet.nodes.filter(name__in=[node.name for node in wanted])}
     new: list[Node] = []
     for node in wanted:
         there = known.get(node.name)
@@ -104,9 +105,9 @@ def _login(node: Node) -> tuple[str, str, int | None, str]:
 
 
 @transaction.atomic
-def change_node(name: str, address: str, login: Login) -> Node:
+def change_node(fleet: Fleet, name: str, address: str, login: Login) -> Node:
     """Set how one node is reached, all four fields. Raises Refused when a field cannot be one, or no such node."""
-    node = Node.objects.filter(name=name).first()
+    node = fleet.nodes.filter(name=name).first()
     if node is None:
         raise Refused(f"There is no node {name} in the fleet.")
     try:
@@ -120,12 +121,12 @@ def change_node(name: str, address: str, login: Login) -> Node:
 
 
 @transaction.atomic
-def remove_nodes(names: Iterable[str]) -> int:
+def remove_nodes(fleet: Fleet, names: Iterable[str]) -> int:
     """Take nodes out of the fleet, with their keys and readings; returns how many there were.
 
     Raises Refused when one is part of an incident: its readings are evidence.
     """
-    found = Node.objects.filter(name__in=list(names))
+    found = fleet.nodes.filter(name__in=list(names))
     if evidence := list(found.filter(incidents__isnull=False).distinct().values_list("name", flat=True)):
         raise Refused(f"Nothing was taken out. The readings of {nodeset.fold(evidence)} are evidence of an incident.")
     count = found.count()
@@ -148,9 +149,9 @@ def offer_key(node_id: int, line: str, fingerprint: str, changed: bool) -> None:
 
 
 @transaction.atomic
-def accept_key(key_id: int, by: User, reason: str = "") -> HostKey:
+def accept_key(fleet: Fleet, key_id: int, by: User, reason: str = "") -> HostKey:
     """Trust one offered key. A changed key needs a reason; the keys it replaces are trusted no more."""
-    key = HostKey.objects.select_related("node").filter(pk=key_id).first()
+    key = HostKey.objects.select_related("node").filter(pk=key_id, node__fleet=fleet).first()
     if key is None:
         raise Refused("This key is not here any more. Check the fleet again.")
     if key.accepted_at is not None:
@@ -176,8 +177,8 @@ _KEY = re.compile(r"\b((?:ssh|ecdsa|sk)-[a-z0-9@.-]{2,60})[ \t]{1,8}(AAAA[A-Za-z
 
 
 @transaction.atomic
-def accept_pasted(text: str, by: User) -> Pasted:
-    """Trust the offered keys that a pasted list holds: known_hosts or ssh-keyscan lines, or ssh-keygen -l output.
+def accept_pasted(fleet: Fleet, text: str, by: User) -> Pasted:
+    """Trust offered keys that a pasted list holds: known_hosts or ssh-keyscan lines, or ssh-keygen -l output.
 
     A line that names a node counts for that node only; a line without a name counts for the node that shows that key.
     Raises Refused when no line holds a key or fingerprint.
@@ -187,7 +188,7 @@ def accept_pasted(text: str, by: User) -> Pasted:
     if not listed and not hashed:
         raise Refused("No key in it. Paste known_hosts or ssh-keyscan lines, or what ssh-keygen -l prints.")
     pasted = Pasted()
-    for key in HostKey.objects.select_related("node").filter(accepted_at=None, replaced_at=None):
+    for key in HostKey.objects.select_related("node").filter(node__fleet=fleet, accepted_at=None, replaced_at=None):
         verdict = _stands_on(key, listed, hashed)
         if verdict == "same":
             _accept(key, by, HostKey.How.LIST, "its new key stood on the list" if key.changed else "")

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from incidents import clock
-from incidents.models import Incident, Job, Node, Phase, User
+from incidents.models import Fleet, Incident, Job, Node, Phase, User
 from incidents.services.fleet import Refused
 from incidents.services.runs import start_suite
 from incidents.services.timeline import tell
@@ -21,18 +21,19 @@ CAPTURE = "capture"  # the suite that starts by itself
 
 
 @transaction.atomic
-def declare(what: str, by: User | None, severity: int = 2, title: str = "") -> Incident:
+def declare(fleet: Fleet, what: str, by: User | None, severity: int = 2, title: str = "") -> Incident:
     """Open an incident for a job or for nodes, and start the capture suite with the commit of this transaction.
 
     `what` is the name of a job whose nodes are known, or a list of nodes as people have them; nodes that are not in
     the fleet yet are added to it. Raises Refused when neither fits, with what to type instead.
     """
-    job, nodes = _scope(what.strip(), by)
-    return open_incident(job, nodes, by, severity, title, what=what.strip()[:300])
+    job, nodes = _scope(fleet, what.strip(), by)
+    return open_incident(fleet, job, nodes, by, severity, title, what=what.strip()[:300])
 
 
 @transaction.atomic
 def open_incident(
+    fleet: Fleet,
     job: Job | None,
     nodes: Sequence[Node],
     by: User | None,
@@ -47,6 +48,7 @@ def open_incident(
     """
     names = nodeset.fold(node.name for node in nodes)
     incident = Incident.objects.create(
+        fleet=fleet,
         title=(title.strip() or (f"{job} does not advance" if job else names))[:300],
         severity=severity,
         job=job,
@@ -66,8 +68,8 @@ def open_incident(
     return incident
 
 
-def _scope(what: str, by: User | None) -> tuple[Job | None, Sequence[Node]]:
-    job = Job.objects.filter(name=what).first()
+def _scope(fleet: Fleet, what: str, by: User | None) -> tuple[Job | None, Sequence[Node]]:
+    job = fleet.jobs.filter(name=what).first()
     if job is not None:
         nodes = list(job.nodes.all())
         if not nodes:
@@ -77,28 +79,28 @@ def _scope(what: str, by: User | None) -> tuple[Job | None, Sequence[Node]]:
         targets = nodeset.parse_hosts(what)
     except nodeset.NodesetError as error:
         raise Refused(f"{what[:60]!r} is no job that is known here, and no list of nodes: {error}", "what") from error
-    return None, in_fleet(targets, by)
+    return None, in_fleet(fleet, targets, by)
 
 
 @transaction.atomic
-def in_fleet(targets: Sequence[Target], by: User | None) -> list[Node]:
+def in_fleet(fleet: Fleet, targets: Sequence[Target], by: User | None) -> list[Node]:
     """The nodes of these targets, in order. Those that are not in the fleet yet are added to it."""
-    known = {node.name: node for node in Node.objects.filter(name__in=[target.node for target in targets])}
+    known = {node.name: node for node in fleet.nodes.filter(name__in=[target.node for target in targets])}
     now = timezone.now()
     new = [
-        Node(name=t.node, address=t.address, user=t.user, port=t.port or None, changed_at=now, added_by=by)
+        Node(fleet=fleet, name=t.node, address=t.address, user=t.user, port=t.port or None, changed_at=now, added_by=by)
         for t in targets
         if t.node not in known
     ]
     Node.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)  # another may add the same at this moment
-    known |= {node.name: node for node in Node.objects.filter(name__in=[node.name for node in new])}
+    known |= {node.name: node for node in fleet.nodes.filter(name__in=[node.name for node in new])}
     return [known[target.node] for target in targets]
 
 
 @transaction.atomic
-def save_job(name: str, nodes: Sequence[Node]) -> Job:
+def save_job(fleet: Fleet, name: str, nodes: Sequence[Node]) -> Job:
     """Remember which nodes a job runs on."""
-    job, _ = Job.objects.get_or_create(name=name)
+    job, _ = Job.objects.get_or_create(fleet=fleet, name=name)
     job.nodes.set(nodes)
     return job
 
@@ -127,6 +129,30 @@ def advance(incident: Incident, by: User | None, word: str) -> Incident:
     incident.save(update_fields=["phase"])
     tell(incident, "phase", by, of=before, to=following, word=word.strip()[:300])
     return incident
+
+
+def tell_overdue() -> int:
+    """Put into each timeline, once, that its phase is over its time. Changes nothing else; returns how many."""
+    overdue = Phase.objects.filter(
+        due_at__lt=timezone.now(),
+        started_at__isnull=False,
+        ended_at=None,
+        overdue_told_at=None,
+        incident__closed_at=None,
+    )
+    return sum(_tell_overdue(phase_id) for phase_id in overdue.values_list("pk", flat=True))
+
+
+@transaction.atomic
+def _tell_overdue(phase_id: int) -> int:
+    # The incident's row first, as everybody who adds an event does; then what may have changed meanwhile.
+    incident = Incident.objects.select_for_update(of=("self",)).get(phases=phase_id)
+    now = timezone.now()
+    mine = Phase.objects.filter(pk=phase_id, ended_at=None, overdue_told_at=None)
+    if incident.closed_at is not None or not mine.update(overdue_told_at=now):
+        return 0
+    tell(incident, "overdue", phase=Phase.objects.get(pk=phase_id).name)
+    return 1
 
 
 @transaction.atomic

@@ -16,7 +16,7 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from incidents.models import Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
+from incidents.models import Fleet, Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
 from incidents.services.fleet import Refused
 from incidents.services.timeline import tell
 from probes import suites
@@ -42,29 +42,33 @@ class Claim:
 
     shard_id: int
     run_id: int
+    fleet: Fleet
     suite: str
     token: int
     nodes: tuple[Node, ...]  # those still to be asked
     answered: Mapping[str, set[str]]  # probes by node that a worker before us stored: not asked again
 
 
-def open_check() -> SuiteRun | None:
-    """The check of the fleet that has not ended, if there is one."""
-    return SuiteRun.objects.filter(suite=CHECK, finished_at=None).first()
+def open_check(fleet: Fleet) -> SuiteRun | None:
+    """The check of this fleet that has not ended, if there is one."""
+    return SuiteRun.objects.filter(fleet=fleet, suite=CHECK, finished_at=None).first()
 
 
 @transaction.atomic
 def start_suite(
     suite: str, nodes: Sequence[Node], by: User | None, ring: bool = True, incident: Incident | None = None
 ) -> SuiteRun:
-    """Ask a suite of these nodes. Workers hear of it when this transaction is committed, unless the caller asks."""
+    """Ask a suite of nodes of one fleet. Workers hear of it when this transaction is committed, or the caller asks."""
     if not nodes:
         raise Refused("There are no nodes to ask. Add nodes to the fleet first.")
     suites.suite_or_probe(suite)
-    if suite == CHECK and open_check() is not None:
+    fleet = nodes[0].fleet
+    if suite == CHECK and open_check(fleet) is not None:
         raise Refused("A check of the fleet is running already.")
     now = timezone.now()
-    run = SuiteRun.objects.create(suite=suite, incident=incident, started_at=now, started_by=by, node_count=len(nodes))
+    run = SuiteRun.objects.create(
+        fleet=fleet, suite=suite, incident=incident, started_at=now, started_by=by, node_count=len(nodes)
+    )
     shards = []
     for number, begin in enumerate(range(0, len(nodes), SHARD_NODES)):
         shard = Shard.objects.create(run=run, number=number, queued_at=now)
@@ -99,14 +103,14 @@ def claim(shard_id: int) -> Claim | None:
     taken = Shard.objects.filter(free, pk=shard_id, finished_at=None, token__lt=MOST_CLAIMS)
     if not taken.update(token=F("token") + 1, lease_until=now + LEASE):
         return None
-    shard = Shard.objects.select_related("run").get(pk=shard_id)
+    shard = Shard.objects.select_related("run__fleet").get(pk=shard_id)
     asked = NodeVisit.objects.filter(run=shard.run_id).values("node_id")
     nodes = tuple(shard.nodes.exclude(pk__in=asked))
     answered: dict[str, set[str]] = {}
     stored = Reading.objects.filter(run=shard.run_id, node__in=nodes)
     for name, probe in stored.values_list("node__name", "probe"):
         answered.setdefault(name, set()).add(probe)
-    return Claim(shard.pk, shard.run_id, shard.run.suite, shard.token, nodes, answered)
+    return Claim(shard.pk, shard.run_id, shard.run.fleet, shard.run.suite, shard.token, nodes, answered)
 
 
 @transaction.atomic

@@ -1,10 +1,8 @@
 """Marks and colours of levels: never a colour alone."""
 
-from datetime import UTC, datetime
-
 from django import template
 
-from incidents import policy
+from incidents import clock, policy
 from incidents.queries.incident import WORDS
 from probes import nodeset
 
@@ -21,9 +19,9 @@ def at(mapping: dict[int, str], key: int) -> str:
 
 
 @register.filter
-def may(user: object, route: str) -> bool:
-    """Whether this person may act on a route: no button is shown that would be refused."""
-    return policy.may(user, route)
+def may(role: str | None, route: str) -> bool:
+    """Whether somebody with this role may act on a route: no button is shown that would be refused."""
+    return policy.may(role, route)
 
 
 @register.filter
@@ -46,11 +44,8 @@ def word(level: str) -> str:
 
 @register.filter
 def moment(seconds: float) -> str:
-    """Seconds since the epoch as a time, or a sentence when a node's clock says what no calendar holds."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except (OverflowError, OSError, ValueError):
-        return f"{seconds:g} seconds since 1970"
+    """Seconds since the epoch as a time."""
+    return clock.moment(seconds)
 
 
 @register.filter

@@ -1,4 +1,4 @@
-"""What every page that changes something shares: who acts, and that it is done by POST."""
+"""What every page shares: who acts, in which fleet, as what, and that what changes something is done by POST."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from incidents.models import User
+from incidents.models import Fleet, User
 
 
 def by(request: HttpRequest) -> User:
@@ -18,11 +18,26 @@ def by(request: HttpRequest) -> User:
     return request.user
 
 
+def fleet_of(request: HttpRequest) -> Fleet:
+    """The fleet of the address, or of the incident in it, which the person may see."""
+    fleet = request.fleet  # type: ignore[attr-defined]  # set by PolicyMiddleware
+    assert isinstance(fleet, Fleet)
+    return fleet
+
+
+def who(request: HttpRequest) -> dict[str, object]:
+    """For every template: the person's `role` here, as `{% if role|may:"declare" %}` asks it. A context processor."""
+    return {"role": getattr(request, "role", None)}
+
+
 def post_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """What changes something is done by POST; whoever comes there by GET (a reload, a bookmark) is led to the page."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        return view(request, *args, **kwargs) if request.method == "POST" else redirect("fleet")
+    def guarded(request: HttpRequest, **place: Any) -> HttpResponse:
+        if request.method == "POST":
+            return view(request, **place)
+        page = "incident" if "incident" in place else "fleet"
+        return redirect(page, place[page])
 
     return guarded

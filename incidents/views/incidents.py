@@ -2,58 +2,79 @@
 
 from __future__ import annotations
 
-import json
-import zlib
+import uuid
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from incidents import clock
+from incidents import clock, policy
 from incidents.forms import DeclareForm
 from incidents.models import Incident, Job, User
+from incidents.queries import alerts, people
 from incidents.queries import incident as queries
+from incidents.queries.board import needs
 from incidents.queries.lines import lines
 from incidents.queries.timeline import HIDDEN
 from incidents.services import response
 from incidents.services.fleet import Refused
 from incidents.views.acting import by, post_only
-from probes.core import clean
 
-SLOTS = ("head", "phases", "standouts", "matrix", "timeline")  # the parts of the page that live
+SLOTS = ("head", "phases", "standouts", "matrix", "tally", "timeline", "thumb")  # the parts of the page that live
 
 
 @never_cache
 @require_safe
 def incident_list(request: HttpRequest) -> HttpResponse:
     """Open incidents with what waits for a person, and those closed last."""
-    rows = [(incident, queries.current_phase(incident)) for incident in queries.open_incidents()]
-    context = {"rows": rows, "needs": queries.needs(rows)[:3], "closed": queries.closed_incidents()}
-    return render(request, "incidents/list.html", context)
+    return render(request, "incidents/list.html", _list(request))
+
+
+@never_cache
+@require_safe
+def list_state(request: HttpRequest) -> HttpResponse:
+    """The part of the list that changes by itself: the same partial the page was rendered from."""
+    return render(request, "incidents/_list_state.html", _list(request))
+
+
+def _list(request: HttpRequest) -> dict[str, object]:
+    roles = people.roles(request.user)
+    now = timezone.now()
+    rows = [(incident, queries.current_phase(incident, now)) for incident in queries.open_incidents(list(roles))]
+    return {
+        "rows": rows,
+        "needs": needs(rows, now)[:3],
+        "closed": queries.closed_incidents(list(roles)),
+        "roles": {fleet.pk: role for fleet, role in roles.items()},
+        "several": len(roles) > 1,
+        "unplaced": alerts.recently_unplaced(list(roles)),
+        "now": now,
+    }
 
 
 @never_cache
 def declare(request: HttpRequest) -> HttpResponse:
     """One field: a job or nodes. Everything else has a default."""
-    form = DeclareForm(request.POST or None)
+    fleets = people.fleets(request.user, policy.least_for("declare", "POST") or "")
+    form = DeclareForm(request.POST or None, fleets=fleets)
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
-            incident = response.declare(said["what"], by(request), int(said["severity"]), said["title"])
+            incident = response.declare(said["fleet"], said["what"], by(request), int(said["severity"]), said["title"])
         except Refused as refused:
             form.add_error("what", str(refused))
         else:
             return redirect("incident", incident.pk)
     status = 422 if request.method == "POST" else 200
-    jobs = Job.objects.all()[:50]
+    jobs = Job.objects.filter(fleet__in=fleets)[:50]
     return render(request, "incidents/declare.html", {"form": form, "jobs": jobs}, status=status)
 
 
-def _context(incident: Incident, user: User) -> dict[str, object]:
+def context_of(incident: Incident, user: User) -> dict[str, object]:
     found = queries.matrix(incident)
     now = timezone.now()
     return {
@@ -62,75 +83,56 @@ def _context(incident: Incident, user: User) -> dict[str, object]:
         "t_plus": clock.t_plus(incident.t0, incident.closed_at or now),
         "phases": queries.phases(incident, now),
         "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
+        "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
         "matrix": found,
         "standouts": queries.standouts(found),
         "lines": lines(incident),
         "commands": incident.commander_id == user.pk,
+        "note_key": uuid.uuid4(),
     }
 
 
-def _found(pk: int) -> Incident:
-    return get_object_or_404(Incident.objects.select_related("commander", "job"), pk=pk)
+def found_or_404(incident: int) -> Incident:
+    return get_object_or_404(Incident.objects.select_related("commander", "job", "fleet"), pk=incident)
 
 
 @never_cache
 @require_safe
-def incident(request: HttpRequest, pk: int) -> HttpResponse:
+def page(request: HttpRequest, incident: int) -> HttpResponse:
     """The page of one incident. Right after a reload without JavaScript's memory."""
-    return render(request, "incidents/incident.html", _context(_found(pk), by(request)))
+    return render(request, "incidents/incident.html", context_of(found_or_404(incident), by(request)))
 
 
 @never_cache
 @require_safe
-def after(request: HttpRequest, pk: int) -> HttpResponse:
+def after(request: HttpRequest, incident: int) -> HttpResponse:
     """What changed after a seq: the live parts, rendered as on the page, and how many lines are new."""
-    found = _found(pk)
+    found = found_or_404(incident)
     seen = request.GET.get("seq", "")
     seq = int(seen) if seen.isdigit() and len(seen) < 10 else 0
     answer: dict[str, object] = {"seq": found.last_seq, "now": timezone.now().isoformat(), "count": 0, "html": {}}
     if found.last_seq > seq:
-        context = _context(found, by(request))
+        context = context_of(found, by(request))
         answer["count"] = found.events.filter(seq__gt=seq).exclude(kind__in=HIDDEN).count()
         answer["html"] = {slot: render_to_string(f"incidents/_{slot}.html", context, request) for slot in SLOTS}
     return JsonResponse(answer)
 
 
 @post_only
-def advance(request: HttpRequest, pk: int) -> HttpResponse:
-    found = _found(pk)
+def advance(request: HttpRequest, incident: int) -> HttpResponse:
+    found = found_or_404(incident)
     found.phase = request.POST.get("phase", found.phase)  # the phase that the person saw
     try:
         response.advance(found, by(request), request.POST.get("word", ""))
     except Refused as refused:
         messages.error(request, str(refused))
-    return redirect("incident", pk)
+    return redirect("incident", incident)
 
 
 @post_only
-def take_command(request: HttpRequest, pk: int) -> HttpResponse:
+def take_command(request: HttpRequest, incident: int) -> HttpResponse:
     try:
-        response.take_command(_found(pk), by(request))
+        response.take_command(found_or_404(incident), by(request))
     except Refused as refused:
         messages.error(request, str(refused))
-    return redirect("incident", pk)
-
-
-@never_cache
-@require_safe
-def evidence(request: HttpRequest, pk: int, reading: int) -> HttpResponse:
-    """One reading: how it was taken, what came back, what was read out of it. As a page, or its part for the drawer."""
-    found = _found(pk)
-    kept = queries.reading(found, reading)
-    if kept is None:
-        raise Http404
-    context = {
-        "incident": found,
-        "reading": kept,
-        "age": clock.span(kept.recorded_at, timezone.now()),
-        "taken": clock.t_plus(found.t0, kept.recorded_at),
-        "by_hand": queries.by_hand(kept.probe),
-        "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")),
-        "facts": json.dumps(kept.facts, indent=2, ensure_ascii=False) if kept.facts is not None else "",
-    }
-    part = request.headers.get("X-Part") == "drawer"
-    return render(request, "incidents/_evidence.html" if part else "incidents/evidence.html", context)
+    return redirect("incident", incident)

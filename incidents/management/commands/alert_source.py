@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from incidents.models import AlertSource
 from incidents.services import alert_sources as services
+from incidents.services import people
 from incidents.services.fleet import Refused
 
 
@@ -25,7 +26,10 @@ class Command(BaseCommand):
             ("rotate", "a new token for a source, also for one that was disabled; the old token ends at once"),
             ("disable", "take nothing more from a source"),
         ):
-            acts.add_parser(act, help=says).add_argument("name")
+            act_parser = acts.add_parser(act, help=says)
+            act_parser.add_argument("name")
+            if act == "add":
+                act_parser.add_argument("--fleet", help="whose incidents it opens; not needed while there is one fleet")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -34,7 +38,7 @@ class Command(BaseCommand):
             raise CommandError(str(refused)) from refused
 
     def _add(self, options: dict[str, Any]) -> None:
-        self._show(*services.add_source(options["name"], None))
+        self._show(*services.add_source(people.fleet_named(options["fleet"]), options["name"], None))
 
     def _rotate(self, options: dict[str, Any]) -> None:
         self._show(*services.rotate_source(options["name"]))
@@ -47,11 +51,11 @@ class Command(BaseCommand):
         self.stdout.write(f"{services.disable_source(options['name'])} is disabled: what it sends is refused.")
 
     def _list(self, options: dict[str, Any]) -> None:
-        for source in AlertSource.objects.all():
+        for source in AlertSource.objects.select_related("fleet"):
             heard = f"last heard {source.last_at:%Y-%m-%d %H:%M:%S} UTC" if source.last_at else "never heard"
             odd = f", {source.unreadable} times no JSON" if source.unreadable else ""
             off = "" if source.enabled else ", DISABLED"
-            self.stdout.write(f"{source.slug}  {heard}{odd}{off}  {address(source)}")
+            self.stdout.write(f"{source.slug}  of fleet {source.fleet}, {heard}{odd}{off}  {address(source)}")
 
 
 def address(source: AlertSource) -> str:

@@ -11,20 +11,23 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from incidents import asking
-from incidents.models import Node, Shard, SuiteRun, User
+from incidents.models import Shard, SuiteRun, User
 from incidents.queries import fleet as queries
 from incidents.services import fleet as services
-from incidents.services import runs
+from incidents.services import people, runs
 from incidents.templatetags.fleet import MARKS
 from probes import nodeset
 from probes.core import clean
 
 
 class Command(BaseCommand):
-    help = "Nodes of the fleet: add, list, check, keys, accept, remove"
+    help = "Nodes of a fleet: add, list, check, keys, accept, remove; new makes another fleet"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        acts = parser.add_subparsers(required=True, dest="act", metavar="add | list | check | keys | accept | remove")
+        parser.add_argument("--fleet", metavar="NAME", help="which fleet; not needed while there is one")
+        acts = parser.add_subparsers(
+            required=True, dest="act", metavar="add | list | check | keys | accept | remove | new"
+        )
         add = acts.add_parser("add", help="add nodes: a nodeset, or a hostfile with --file (- for standard input)")
         add.add_argument("nodes", nargs="?", help="such as 'gpu-[001-064]'")
         add.add_argument("--file", help="hostfile, Ansible INI inventory or /etc/hosts lines")
@@ -44,9 +47,12 @@ class Command(BaseCommand):
         accept.add_argument("--as", required=True, dest="by", metavar="USER", help="who accepts; it is recorded")
         remove = acts.add_parser("remove", help="take nodes out of the fleet")
         remove.add_argument("nodes")
+        acts.add_parser("new", help="make another fleet, with people and incidents of its own").add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
+            if options["act"] != "new":
+                self.fleet = people.fleet_named(options["fleet"])
             getattr(self, f"_{options['act']}")(options)
         except (services.Refused, nodeset.NodesetError) as refused:
             raise CommandError(str(refused)) from refused
@@ -57,14 +63,16 @@ class Command(BaseCommand):
         if (options["nodes"] is None) == (options["file"] is None):
             raise CommandError("Say which nodes: either a nodeset such as 'gpu-[001-064]', or --file FILE.")
         text = options["nodes"] if options["file"] is None else _text(options["file"])
-        added = services.add_nodes(text, services.Login(options["user"], options["port"], options["jump"]), None)
+        added = services.add_nodes(
+            self.fleet, text, services.Login(options["user"], options["port"], options["jump"]), None
+        )
         for names, word in ((added.new, "added"), (added.changed, "changed"), (added.same, "there already")):
             if names:
                 self.stdout.write(f"{len(names)} {word}: {nodeset.fold(names)}")
 
     def _list(self, options: dict[str, Any]) -> None:
         same: dict[tuple[str, str], list[str]] = {}
-        for state in queries.states():
+        for state in queries.states(self.fleet):
             what = f"{state.says}: {state.next}" if state.next else state.says
             same.setdefault((state.level, what), []).append(state.node.name)
         for (level, what), names in same.items():
@@ -74,7 +82,9 @@ class Command(BaseCommand):
         for line in queries.ignored_ssh_options():
             self.stderr.write(line)
         # A check that another started is joined: its open shards are asked here, if no worker holds them.
-        run = runs.open_check() or runs.start_suite(runs.CHECK, list(Node.objects.all()), None, ring=False)
+        run = runs.open_check(self.fleet) or runs.start_suite(
+            runs.CHECK, list(self.fleet.nodes.select_related("fleet")), None, ring=False
+        )
         for shard in Shard.objects.filter(run=run):
             held = runs.claim(shard.pk)
             if held is not None:
@@ -83,13 +93,13 @@ class Command(BaseCommand):
             time.sleep(0.2)
             self.stderr.write(f"\r{run.visits.count()} of {run.node_count} ended", ending="")
         self._list(options)
-        tally = queries.tally(queries.states())
+        tally = queries.tally(queries.states(self.fleet))
         self.stdout.write(f"{tally['ok']} of {run.node_count} nodes ready.")
         if tally["ok"] != run.node_count:
             sys.exit(1)
 
     def _keys(self, options: dict[str, Any]) -> None:
-        for key in queries.waiting_keys():
+        for key in queries.waiting_keys(self.fleet):
             self.stdout.write(f"{'CHANGED ' if key.changed else ''}{key.node.name} {key.kind} {key.fingerprint}")
 
     def _accept(self, options: dict[str, Any]) -> None:
@@ -98,7 +108,7 @@ class Command(BaseCommand):
             raise CommandError(
                 f"There is no user {options['by']}. Users: {', '.join(User.objects.values_list('username', flat=True))}"
             )
-        pasted = services.accept_pasted(_text(options["list"]), by)
+        pasted = services.accept_pasted(self.fleet, _text(options["list"]), by)
         for names, word in (
             (pasted.accepted, "accepted"),
             (pasted.changed, "of them CHANGED"),
@@ -110,10 +120,14 @@ class Command(BaseCommand):
 
     def _remove(self, options: dict[str, Any]) -> None:
         names = nodeset.expand(options["nodes"])
-        there = set(Node.objects.filter(name__in=names).values_list("name", flat=True))
-        self.stdout.write(f"{services.remove_nodes(names)} taken out")
+        there = set(self.fleet.nodes.filter(name__in=names).values_list("name", flat=True))
+        self.stdout.write(f"{services.remove_nodes(self.fleet, names)} taken out")
         if unknown := [name for name in names if name not in there]:
             raise CommandError(f"Not in the fleet: {nodeset.fold(unknown)}")
+
+    def _new(self, options: dict[str, Any]) -> None:
+        fleet = people.new_fleet(options["name"])
+        self.stdout.write(f"Fleet {fleet} is made. Add its people: manage.py person NAME --fleet {fleet}")
 
 
 def _text(name: str) -> str:

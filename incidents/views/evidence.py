@@ -1,0 +1,62 @@
+"""One reading: how it was taken, what came back, what was read out of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from incidents import clock
+from incidents.models import Incident, Reading
+from incidents.queries import evidence as queries
+from incidents.queries.incident import reading as reading_of
+from incidents.views.incidents import found_or_404
+from probes.core import clean
+
+
+def _kept(incident: int, reading: int) -> tuple[Incident, Reading]:
+    found = found_or_404(incident)
+    kept = reading_of(found, reading)
+    if kept is None:
+        raise Http404
+    return found, kept
+
+
+@never_cache
+@require_safe
+def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
+    """As a page, or its part for the drawer."""
+    found, kept = _kept(incident, reading)
+    now = timezone.now()
+    context = {
+        "incident": found,
+        "reading": kept,
+        "now": now,
+        "age": clock.span(kept.recorded_at, now),
+        "taken": clock.t_plus(found.t0, kept.recorded_at),
+        "meaning": queries.meaning(kept),
+        "offset": queries.offset(kept),
+        "findings": queries.findings(kept),
+        "by_hand": queries.by_hand(kept),
+        "facts": queries.facts(kept.facts),
+        "raw_facts": json.dumps(kept.facts, indent=2, ensure_ascii=False) if kept.facts is not None else "",
+        "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")),
+    }
+    part = request.headers.get("X-Part") == "drawer"
+    return render(request, "incidents/_evidence.html" if part else "incidents/evidence.html", context)
+
+
+@never_cache
+@require_safe
+def output(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
+    """The raw output as a file, byte for byte. Hostile: never shown by a browser, whatever it looks like."""
+    found, kept = _kept(incident, reading)
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"INC-{found.pk}-{kept.node.name}-{kept.probe}.txt")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return HttpResponse(zlib.decompress(kept.out), content_type="text/plain; charset=utf-8", headers=headers)

@@ -1,0 +1,118 @@
+"""The list of incidents: what waits for a person, and the phases as the strip shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from incidents import clock
+from incidents.models import Incident, Phase, User
+from incidents.queries import board
+from incidents.queries import incident as queries
+from incidents.services.timeline import tell
+from tests.support.fleets import main, person
+
+pytestmark = [pytest.mark.django_db]
+
+
+@pytest.fixture
+def ada() -> User:
+    return person("ada", "responder")
+
+
+def opened(by: User | None, phase: str = "capture", ago: int = 30, severity: int = 2) -> Incident:
+    """An open incident in this phase, `ago` seconds after T0."""
+    t0 = timezone.now() - timedelta(seconds=ago)
+    one = Incident.objects.create(fleet=main(), title="x", t0=t0, phase=phase, commander=by, severity=severity)
+    for due in clock.due_times(t0, severity):
+        Phase.objects.create(incident=one, name=due.phase, due_at=due.at, started_at=t0 if due.phase == phase else None)
+    return one
+
+
+def ended(incident: Incident, answered: int, nodes: int, suite: str = "capture") -> None:
+    with transaction.atomic():
+        tell(incident, "suite_ended", None, run=1, suite=suite, answered=answered, nodes=nodes)
+
+
+def needs(now: datetime | None = None) -> list[tuple[str, str]]:
+    rows = [(one, queries.current_phase(one, now)) for one in queries.open_incidents([main()])]
+    return [(need.level, need.says) for need in board.needs(rows, now)]
+
+
+def test_an_incident_in_order_waits_for_nobody(ada: User) -> None:
+    ended(opened(ada), 3, 3)
+    assert needs() == []
+
+
+def test_a_capture_that_ended_without_some_nodes_waits_for_a_word(ada: User) -> None:
+    one = opened(ada)
+    ended(one, 61, 64)
+    assert needs() == [("warn", "capture ended, 3 of 64 nodes did not answer")]
+    one.phases.filter(name="capture").update(ended_at=timezone.now())
+    Incident.objects.filter(pk=one.pk).update(phase="triage")
+    assert needs() == [], "a person moved on from it"
+
+
+def test_not_one_node_reached_waits_in_every_phase_until_a_capture_is_answered(ada: User) -> None:
+    one = opened(ada, "triage")
+    ended(one, 0, 3)
+    assert needs() == [("bad", "not one of its 3 nodes could be reached")]
+    ended(one, 0, 3, suite="host")
+    ended(one, 3, 3)
+    assert needs() == []
+    ended(opened(ada), 0, 1)
+    assert needs() == [("bad", "its node could not be reached")]
+
+
+def test_the_most_pressing_comes_first(ada: User) -> None:
+    ended(opened(None, ago=150), 2, 3)
+    opened(ada, ago=200)
+    assert [level for level, _ in needs()] == ["bad", "warn", "warn", "warn"]
+    says = [says for _, says in needs()]
+    assert says[0].startswith("Capture is +0:2")
+    assert says[1].startswith("nobody commands it, for 2:3")
+    assert says[2] == "capture ended, 1 of 3 nodes did not answer"
+    assert says[3].startswith("Capture is due in 0:")
+
+
+def test_the_page_and_its_part_show_needs_and_offer_the_command_to_those_who_may(client: Client, ada: User) -> None:
+    one = opened(None)
+    client.force_login(ada)
+    for path in ("/incidents/", "/incidents/state"):
+        page = client.get(path).content.decode()
+        assert "nobody commands it" in page
+        assert f'action="/incidents/{one.pk}/command"' in page
+    ada.memberships.update(role="viewer")
+    assert "/command" not in client.get("/incidents/state").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("started", "due", "now", "share"),
+    [(0, 180, 90, 50), (120, 480, 300, 50), (0, 180, 999, 100), (500, 480, 510, 100), (0, 180, 0, 0)],
+)
+def test_the_bar_of_a_phase_is_the_share_of_its_own_time(
+    ada: User, started: int, due: int, now: int, share: int
+) -> None:
+    one = opened(ada)
+    t0 = one.t0
+    one.phases.filter(name="capture").update(
+        started_at=t0 + timedelta(seconds=started), due_at=t0 + timedelta(seconds=due)
+    )
+    assert queries.phases(one, t0 + timedelta(seconds=now))[0].share == share
+
+
+def test_a_phase_counts_down_then_up_and_stands_still_when_the_incident_is_closed(ada: User) -> None:
+    one = opened(ada)
+
+    def capture(seconds: int) -> tuple[str, str, bool]:
+        found = queries.phases(one, one.t0 + timedelta(seconds=seconds))[0]
+        return found.left, found.word, found.late
+
+    assert capture(60) == ("2:00", "left", False)
+    assert capture(252) == ("+1:12", "over", True)
+    one.closed_at = one.t0 + timedelta(seconds=100)
+    assert capture(9999) == ("1:20", "left", False)

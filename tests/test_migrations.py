@@ -1,0 +1,57 @@
+"""A database of an earlier version keeps what it holds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+BASE = Path(__file__).parent.parent
+
+# In a process of its own: the tests' database is of this version from the start.
+SCRIPT = """
+import django
+django.setup()
+from django.core.management import call_command
+from django.db import connection, transaction
+from django.db.migrations.executor import MigrationExecutor
+from django.utils import timezone
+
+call_command("migrate", "incidents", "0006", verbosity=0)
+old = MigrationExecutor(connection).loader.project_state([("incidents", "0006_roles")]).apps.get_model
+now = timezone.now()
+old("incidents", "User").objects.create(username="root", is_superuser=True)
+old("incidents", "User").objects.create(username="cam", role="commander")
+node = old("incidents", "Node").objects.create(name="gpu-001", changed_at=now)
+job = old("incidents", "Job").objects.create(name="run7")
+incident = old("incidents", "Incident").objects.create(title="stalled", t0=now, job=job)
+incident.nodes.add(node)
+old("incidents", "Event").objects.create(incident=incident, seq=1, kind="note", at=now, hash="x" * 64)
+old("incidents", "SuiteRun").objects.create(suite="check", started_at=now, node_count=1, incident=incident)
+
+call_command("migrate", verbosity=0)
+from incidents.models import Event, Fleet, Incident, Job, Membership, Node, SuiteRun
+
+print(*Fleet.objects.all(), *(model.objects.get().fleet for model in (Node, Job, Incident, SuiteRun)))
+print(*Membership.objects.all(), sep="; ")
+print(Event.objects.count(), Incident.objects.get().nodes.get())
+try:
+    with transaction.atomic():
+        Event.objects.update(kind="changed")
+except Exception as error:
+    print(error)
+"""
+
+
+def test_what_was_one_common_fleet_becomes_main_and_roles_become_memberships(data_folder: Path) -> None:
+    environment = {**os.environ, "GOLDEN15_DATA": str(data_folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    environment.pop("DATABASE_URL", None)
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, cwd=BASE, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    fleets, memberships, kept, guard = done.stdout.splitlines()
+    assert fleets == "main main main main main"
+    assert memberships == "cam, commander of main"
+    assert kept == "1 gpu-001"
+    assert "append-only" in guard, "the timeline is still guarded after its incident's table was changed"
