@@ -26,6 +26,7 @@ POLICY: dict[str, tuple[str | None, str | None]] = {
     "take_command": ("responder", "responder"),
     "fleets": (MEMBER, None),
     "add_note": ("responder", "responder"),
+    "decide_verdict": ("responder", "responder"),
     "fleet": ("viewer", None),
     "fleet_state": ("viewer", None),
     "fleet_alerts": ("viewer", None),

@@ -6,7 +6,7 @@ from celery import shared_task
 from django.db import close_old_connections
 
 from incidents import asking
-from incidents.services import runs
+from incidents.services import diagnosing, runs
 
 log = logging.getLogger(__name__)
 
@@ -22,3 +22,10 @@ def run_shard(shard_id: int) -> None:
         asking.ask_shard(held)
     except runs.LeaseLost as lost:
         log.warning("%s", lost)
+
+
+@shared_task(name=diagnosing.TASK)
+def judge(incident_id: int) -> None:
+    """Judge what is new in an incident. Safe to be delivered twice: only who gets the lease judges."""
+    close_old_connections()
+    diagnosing.judge(incident_id)

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from incidents.views import alerts, evidence, fleet, incidents, notes, timeline
+from incidents.views import alerts, evidence, fleet, incidents, notes, timeline, verdicts
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
@@ -16,6 +16,7 @@ urlpatterns = [
     path("incidents/<int:incident>/after", incidents.after, name="incident_after"),
     path("incidents/<int:incident>/advance", incidents.advance, name="advance"),
     path("incidents/<int:incident>/command", incidents.take_command, name="take_command"),
+    path("incidents/<int:incident>/verdict", verdicts.decide_verdict, name="decide_verdict"),
     path("incidents/<int:incident>/note", notes.add_note, name="add_note"),
     path("incidents/<int:incident>/evidence/<int:reading>", evidence.evidence, name="evidence"),
     path("incidents/<int:incident>/evidence/<int:reading>/output", evidence.output, name="evidence_output"),

@@ -1,6 +1,7 @@
 """What is remembered. One module per noun; this package is the one place to import models from."""
 
 from incidents.models.alerts import Alert, AlertDelivery, AlertSource
+from incidents.models.diagnosis import Decision, Ranking
 from incidents.models.fleet import Fleet, HostKey, Node
 from incidents.models.incident import Incident, Job, Phase
 from incidents.models.people import Membership, SignInToken, User
@@ -11,6 +12,7 @@ __all__ = [
     "Alert",
     "AlertDelivery",
     "AlertSource",
+    "Decision",
     "Event",
     "Fleet",
     "HostKey",
@@ -20,6 +22,7 @@ __all__ = [
     "Node",
     "NodeVisit",
     "Phase",
+    "Ranking",
     "Reading",
     "Shard",
     "SignInToken",

@@ -43,6 +43,8 @@ class Incident(models.Model):
     closed_at = models.DateTimeField(null=True)
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     commander = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    judged_reading = models.PositiveBigIntegerField(default=0, help_text="the last reading that a verdict rests on")
+    judging_until = models.DateTimeField(null=True, help_text="the lease of the worker that judges now")
     last_seq = models.PositiveIntegerField(default=0)
     head = models.CharField(max_length=64, blank=True, help_text="hash of the last event")
 

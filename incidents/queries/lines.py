@@ -108,6 +108,17 @@ def _alert(said: dict[str, Any], kind: str) -> Sentence:
     return "▲", "warn", f"{said.get('source', 'alert')}: {said.get('says', 'an alert')}"
 
 
+def _verdict(said: dict[str, Any], kind: str) -> Sentence:
+    mark, level = {"none": ("✓", "ok"), "unknown": ("○", "unk")}.get(said["cause"], ("◆", "bad"))
+    return mark, level, f"Verdict: {said['says']} ({said['probability']:.2f})"
+
+
+def _decision(said: dict[str, Any], kind: str) -> Sentence:
+    why = f": “{said['why']}”" if said.get("why") else ""
+    what = "accepted the verdict" if said["chosen"] == "accept" else "said: not this"
+    return "▸", "", f"{what}, {said['says']}{why}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -120,6 +131,8 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "overdue": _overdue,
     "command": _command,
     "alert": _alert,
+    "verdict": _verdict,
+    "decision": _decision,
     "note": _note,
     "readings": _readings,
 }

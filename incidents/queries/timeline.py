@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from incidents.models import Event, Incident
 
-HIDDEN = ("readings",)  # kinds that keep the record whole and are not shown to people
+HIDDEN = ("readings", "ranking")  # kinds that keep the record whole and are not shown to people
 
 
 def events_after(incident: Incident, seq: int, limit: int = 500) -> list[Event]:

@@ -12,6 +12,7 @@ from django.db import DataError, transaction
 from django.utils import timezone
 
 from incidents.models import Node, NodeVisit, Reading, SuiteRun
+from incidents.services.diagnosing import ring_on_commit
 from incidents.services.fleet import offer_key
 from incidents.services.runs import Claim, hold
 from incidents.services.timeline import tell
@@ -57,6 +58,7 @@ def _tell_batch(held: Claim, rows: Sequence[Reading], visits: Sequence[NodeVisit
         ended=[visit.node_id for visit in visits],
         digest=hashlib.sha256(content.encode()).hexdigest(),
     )
+    ring_on_commit(run.incident.pk)
 
 
 def _store(model: type[Reading] | type[NodeVisit], rows: Sequence[Reading | NodeVisit]) -> None:

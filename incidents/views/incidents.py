@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from incidents import clock, policy
 from incidents.forms import DeclareForm
 from incidents.models import Incident, Job, User
-from incidents.queries import alerts, people
+from incidents.queries import alerts, diagnosis, people
 from incidents.queries import incident as queries
 from incidents.queries.board import needs
 from incidents.queries.lines import lines
@@ -24,7 +24,17 @@ from incidents.services import response
 from incidents.services.fleet import Refused
 from incidents.views.acting import by, post_only
 
-SLOTS = ("head", "phases", "standouts", "matrix", "tally", "timeline", "thumb")  # the parts of the page that live
+SLOTS = (
+    "head",
+    "phases",
+    "verdict",
+    "paths",
+    "standouts",
+    "matrix",
+    "tally",
+    "timeline",
+    "thumb",
+)  # the parts of the page that live
 
 
 @never_cache
@@ -84,11 +94,26 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "phases": queries.phases(incident, now),
         "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
         "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
+        **_verdict(incident),
         "matrix": found,
         "standouts": queries.standouts(found),
         "lines": lines(incident),
         "commands": incident.commander_id == user.pk,
         "note_key": uuid.uuid4(),
+    }
+
+
+def _verdict(incident: Incident) -> dict[str, object]:
+    """Nothing before anything was judged: then the panels are absent."""
+    verdict = diagnosis.verdict(incident)
+    if verdict is None:
+        return {}
+    lanes = diagnosis.lanes(verdict.ranking)
+    return {
+        "verdict": verdict,
+        "verdict_at": clock.t_plus(incident.t0, verdict.ranking.at),
+        "lanes": lanes,
+        "path_counts": diagnosis.counted(lanes),
     }
 
 

@@ -1,0 +1,72 @@
+"""A diagnosis as plain JSON values: one form for the command, the page and the record. See docs/explain.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from probes.core import clean
+from probes.diagnosis.core import Hypothesis, Reason
+from probes.diagnosis.judging import Diagnosis
+from probes.diagnosis.ranking import Ranked
+
+SCHEMA = 1
+MOST = 20  # hypotheses that are told; the rest has no weight
+DIGITS = 4
+
+
+def told(diagnosis: Diagnosis, unread: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    """The whole diagnosis. Probabilities are rounded so that those told still sum to 1 (within 0.001)."""
+    ranked = diagnosis.ranked[:MOST]
+    return {
+        "schema": SCHEMA,
+        "verdict": diagnosis.verdict.hypothesis.cause,
+        "hypotheses": [_hypothesis(one) for one in ranked],
+        "paths": {
+            path.id: {
+                "title": path.title,
+                "lane": path.lane,
+                "state": path.state,
+                "steps": [
+                    {"id": step.id, "question": step.question, "state": step.state, "why": _text(step.why)}
+                    for step in path.steps
+                ],
+            }
+            for path in diagnosis.paths.values()
+        },
+        "failed": {name: _text(why) for name, why in diagnosis.failed.items()},
+        "unread": [{"file": clean(file)[:400], "why": _text(why)} for file, why in unread],
+    }
+
+
+def _hypothesis(one: Ranked) -> dict[str, Any]:
+    under = one.consequences
+    found = one.hypothesis
+    return {
+        "cause": found.cause,
+        "subject": dict(found.subject),
+        "probability": round(one.probability, DIGITS),
+        "says": _text(found.says),
+        "because": [_reason(reason) for reason in _all(found, under, lambda hypothesis: hypothesis.because)],
+        "against": [_reason(reason) for reason in _all(found, under, lambda hypothesis: hypothesis.against)],
+        "would_change": [_text(words) for words in found.would_change],
+        "consequences": [
+            {"cause": other.cause, "subject": dict(other.subject), "says": _text(other.says)} for other in under
+        ],
+        "runbook": None,
+    }
+
+
+def _all(
+    one: Hypothesis, under: Iterable[Hypothesis], part: Callable[[Hypothesis], tuple[Reason, ...]]
+) -> list[Reason]:
+    """The reasons of a hypothesis, then those of what it explains, each once."""
+    return list(dict.fromkeys(reason for hypothesis in (one, *under) for reason in part(hypothesis)))[:24]
+
+
+def _reason(reason: Reason) -> dict[str, str]:
+    return {"says": _text(reason.says), "reading": clean(reason.reading)[:400]}
+
+
+def _text(text: str) -> str:
+    return clean(text)[:600]
