@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from probes import suites
 from probes.catalog import _flight_recorder, _flight_recorder_decode
 from probes.core import Capture
 from probes.runner import attachment, sh
@@ -150,3 +151,19 @@ def test_a_module_is_sent_once_and_without_what_a_node_cannot_import() -> None:
     assert "from probes" not in source
     assert "values = _flight_recorder_values" in source
     assert "__future__" not in source
+
+
+def test_what_could_not_be_attached_is_told_by_the_probe_that_wanted_it() -> None:
+    plan = Plan(
+        (probe("a.tool", collect=use_it, attachments=("tool",)),), not_attached={"tool": "tool is not installed"}
+    )
+    assert on_this_machine(plan, PYTHONS[0])["a.tool"].why == "tool is not installed"
+
+
+def test_a_suite_without_its_attachment_still_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing_there(name: str) -> Attachment:
+        raise NoAttachment(f"{name} is not installed")
+
+    monkeypatch.setattr(suites.attachments, "load", nothing_there)
+    plan = suites.SUITES["suspects"].plan()
+    assert (plan.attachments, plan.not_attached) == ((), {"py-spy": "py-spy is not installed"})

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from probes.catalog import _log_places
-from probes.catalog._log_events import RankLog
+from probes.catalog._log_events import RankLog, RankLogs
 from probes.catalog._log_lines import Zone, one_line
 from probes.catalog._log_read import read_log
 from probes.catalog.rank_log import PROBE, findings, parse
+from probes.core import ParseError
 from tests.support.collectors import capture_here, old_and_new_pythons
 from tests.support.wait import until
 
@@ -101,6 +102,12 @@ def test_tracebacks_of_two_ranks_that_write_at_once_are_told_apart() -> None:
         ("ValueError", "/w/train.py:20"),
     ]
     assert found[1].more == {"function": "main", "message": "one"}
+
+
+def test_what_torchrun_passes_on_is_not_cut_between_its_own_mark_and_the_ranks() -> None:
+    rows = ["Traceback (most recent call last):", '  File "/w/train.py", line 10, in main', "KeyError: 1"]
+    text = "\n".join(f"[default{n}]:[rank{n + 4}]: {row}" for row in rows for n in (0, 1))
+    assert [(event.rank, event.where) for event in read_log(text)[0]] == [(4, "/w/train.py:10"), (5, "/w/train.py:10")]
 
 
 def test_the_place_of_an_exception_is_the_last_frame_of_the_users_own_code() -> None:
@@ -217,8 +224,6 @@ def test_a_file_that_does_not_answer_costs_its_own_row_only() -> None:
     ],
 )
 def test_broken_sections_are_refused_in_words(index: str, log: str) -> None:
-    from probes.core import ParseError
-
     with pytest.raises(ParseError, match=r"^section (golden15/rank-logs|log 0): expected"):
         parse(f"==> golden15/rank-logs <==\n{index}\n" + (f"\n==> log 0 <==\n{log}\n" if log else ""))
 
@@ -232,6 +237,16 @@ print("NCCL version 2.27.7+cuda12.8", flush=True)
 who = os.environ["RANK"]
 print(f"[rank{who}]: RuntimeError: CUDA error: unknown error", file=sys.stderr, flush=True)
 signal.pause()
+"""
+
+
+LEASE = """
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, lambda *_: None)  # how the kernel says that somebody waits
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDWR), 1024, fcntl.F_WRLCK)  # F_SETLEASE
+print(flush=True)
+while True:
+    signal.pause()
 """
 
 
@@ -311,8 +326,6 @@ def test_output_that_nobody_keeps_is_said(job: Job) -> None:
     assert stream and b"NCCL" in stream.readline()
     logs = job.logs()
     assert {(log.how, log.kept) for log in logs if log.rank == 2} == {("stdout", "pipe"), ("stderr", "null")}
-    from probes.catalog._log_events import RankLogs
-
     says = [finding.says for finding in findings(RankLogs(tuple(logs))) if finding.code == "rank.output_lost"]
     assert "rank 2 writes its stdout to a pipe: nobody keeps the output" in says
     stream.close()
@@ -354,6 +367,41 @@ def test_nccls_own_file_and_the_run_folder_of_torchrun_are_found(job: Job) -> No
     gone = found[str(attempt / "1" / "error.json")]
     assert (gone.rank, gone.how, gone.events[0].name) == (5, "run folder", "ValueError")
     assert str(attempt / "0" / "error.json") not in found, "it does not exist"
+
+
+def test_of_a_job_that_was_started_again_the_attempt_before_is_read_but_not_judged(job: Job) -> None:
+    for attempt in ("attempt_0", "attempt_1"):
+        folder = job.folder / attempt / "0"
+        folder.mkdir(parents=True)
+        (folder / "error.json").write_text(json.dumps({"message": {"message": f"ValueError: {attempt}"}}))
+    error = job.folder / "attempt_1" / "0" / "error.json"
+    job.start(0, subprocess.DEVNULL, subprocess.DEVNULL, TORCHELASTIC_ERROR_FILE=str(error))
+    logs = until(lambda: [log for log in job.logs() if log.file.endswith("error.json")])
+    assert {log.how: log.events[0].more["message"] for log in logs} == {
+        "error file": "attempt_1",
+        "earlier attempt": "attempt_0",
+    }
+    says = [finding.says for finding in findings(RankLogs(tuple(logs)))]
+    assert len(says) == 1 and "attempt_1" in says[0]
+
+
+def test_a_file_whose_opening_blocks_costs_its_own_row_only(job: Job) -> None:
+    """A lease (fcntl(2), F_SETLEASE) holds every open(2) up, as a file server does that does not answer."""
+    blocked, err = job.folder / "nccl.log", job.folder / "err.log"
+    blocked.write_text("NCCL version 2.27.7+cuda12.8")
+    holder = subprocess.Popen([sys.executable, "-c", LEASE, str(blocked)], stdout=subprocess.PIPE)
+    job.processes.append(holder)
+    assert holder.stdout
+    if holder.stdout.readline() != b"\n":
+        pytest.skip("cannot run here: this file system has no leases")
+    holder.stdout.close()
+    with open(err, "wb") as stderr:
+        job.start(0, subprocess.DEVNULL, stderr, NCCL_DEBUG_FILE=str(blocked))
+    until(written(err, "unknown error"))
+    found = {log.file: log for log in job.logs()}
+    assert found[str(blocked)].kept == "unread"
+    assert found[str(blocked)].why.startswith("no answer within 3.5 s, it sleeps in ")
+    assert found[str(err)].events[0].kind == "cuda_error"
 
 
 def test_a_fifo_in_the_place_of_a_file_is_not_opened(job: Job) -> None:

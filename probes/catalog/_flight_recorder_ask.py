@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from probes.catalog import _flight_recorder_collect, _rank_reach
-from probes.runner import Absent, Denied, isolate, rank_scan
+from probes.runner import isolate, need_ranks
 
 YOUNG_S = 900.0  # as long as an incident is meant to last
 APPEARS_S = 4.0  # the pipe is read once a second, and a dump without stacks takes less than one more
@@ -31,13 +31,7 @@ MOST = 64
 
 
 def collect() -> Mapping[str, str]:
-    scan = rank_scan()
-    rows = [row for row in scan["ranks"] if row["worker_of"] is None]
-    if not rows and scan["denied_python"]:
-        hidden = f"{scan['denied_python']} Python processes cannot be looked at"
-        raise Denied(f"no rank was seen, and {hidden} by this login. Allow: log in as root or as who trains")
-    if not rows:
-        raise Absent("no training rank on this node")
+    rows = [row for row in need_ranks()["ranks"] if row["worker_of"] is None]
     told = []
     answers = isolate([(str(row["pid"]), _asker(row)) for row in rows[:MOST]], APPEARS_S + 2)
     for row, answer in zip(rows, answers):  # noqa: B905  (Python 3.6)

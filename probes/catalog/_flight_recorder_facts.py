@@ -143,9 +143,12 @@ class Dump:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A rank without a dump. `refused`: there is one, but it is not read. `pipe`: where one can be asked for."""
+    """A rank without a dump. `refused`: there is one, but it is not read. `pipe`: where one can be asked for.
 
-    rank: int
+    `rank` is None for a process that may be a rank and does not let itself be read.
+    """
+
+    rank: int | None
     pid: int | None
     why: str
     pipe: str

@@ -108,7 +108,7 @@ class RankLog:
     file: str
     kept: Kept = "read"
     job: str = ""  # run id, Slurm job or master address: tells two jobs on one node apart
-    how: str = ""  # stdout, stderr, open file, NCCL_DEBUG_FILE, error file, run folder
+    how: str = ""  # stdout, stderr, open file, NCCL_DEBUG_FILE, error file, run folder, earlier attempt
     writers: tuple[int, ...] = ()  # ranks that write to it
     why: str = ""  # why it was not read, or who reads the pipe
     deleted: bool = False  # has no name any more; it is read through the process that holds it open

@@ -14,6 +14,7 @@ _ABOUT = frozenset(("barrier_missed", "desync", "torchrun_failure", "scheduler_k
 # Alone these do not stop a job, or do not say that they did.
 _WARN = frozenset(("nccl_warn", "nan", "remote_error", "ib_async", "gil_stuck", "nccl_error"))
 TEXT = 200
+EARLIER = "earlier attempt"
 MANY_RANKS = 64  # findings of one node; a launcher's log may name every rank of the job
 
 
@@ -22,7 +23,7 @@ def findings(read: RankLogs) -> Iterator[Finding]:
     by_rank: dict[tuple[str, int], list[LogEvent]] = {}
     nameless: list[tuple[RankLog, LogEvent]] = []
     for log in read.logs:
-        for event in log.events:
+        for event in log.events if log.how != EARLIER else ():  # what went wrong before the job was started again
             ranks = event.about if event.kind in _ABOUT and event.about else (event.rank,)
             for rank in ranks:
                 if rank is not None:

@@ -77,7 +77,10 @@ _PLAIN = re.compile(
 )
 _LABEL = re.compile(r" {0,7}\d{1,7}: ")
 # Where a second line begins inside a line, because two ranks or a bar wrote without a line end between.
-_GLUED = re.compile(r"(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))|(?<=[^\s\[:])(?=\[[IWEF]\d{3,4} \d\d:\d\d:\d\d\.)")
+_GLUED = re.compile(
+    r"(?<!\]:)(?<!\]: )(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))"
+    r"|(?<=[^\s\[:])(?=\[[IWEF]\d{3,4} \d\d:\d\d:\d\d\.)"
+)
 
 
 def log_lines(text: str, zone: Zone) -> Iterator[Line]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from typing import Any
 
-from probes.catalog import _log_reduce
+from probes.catalog import _log_reduce, _log_run_folders
 from probes.runner import Absent, isolate, need_ranks, rank_scan, read
 
 MANY_FILES = 64
@@ -31,7 +30,7 @@ def node_logs() -> dict[str, str]:
     if not rows and not places:
         need_ranks()  # says what to allow, where others' processes may be ranks
         raise Absent("no training rank and no launcher on this node writes to a file")
-    places += _listed(places, rows)
+    places += _log_run_folders.listed(places, rows)
     left_off = max(0, len(places) - MANY_FILES)
     places = places[:MANY_FILES]
     share = max(12000, SENT_BYTES // max(1, len(places)))
@@ -39,7 +38,7 @@ def node_logs() -> dict[str, str]:
     found = {
         "now": time.time(),
         "utc_offset_s": time.localtime().tm_gmtoff,
-        "ranks": [[row["rank"], row["local_rank"], row["pid"], _job(row)] for row in rows],
+        "ranks": [[row["rank"], row["local_rank"], row["pid"], _log_run_folders.job_of(row)] for row in rows],
         "streams": streams,
         "left_off": left_off,
     }
@@ -173,7 +172,7 @@ def _places(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict
     readers: dict[str, list[tuple[int, str]]] | None = None
     host = os.uname()[1]
     for row in rows:
-        pid, rank, job = row["pid"], row["rank"], _job(row)
+        pid, rank, job = row["pid"], row["rank"], _log_run_folders.job_of(row)
         for number, link in _files(pid):
             path = f"/proc/{pid}/fd/{number}"
             if number in (1, 2):
@@ -223,12 +222,6 @@ def _written_by(places: _Places, pid: int, how: str, job: str, rank: Any) -> Non
             places.add(pid, f"/proc/{pid}/fd/{number}", link, how, job, rank)
 
 
-def _job(row: dict[str, Any]) -> str:
-    """What tells two jobs on one node apart. "none" is torchrun's run id unless it is given another."""
-    run_id = "" if row["run_id"] == "none" else row["run_id"]
-    return " ".join(str(part) for part in (run_id, row["slurm_job"], row["master"]) if part)
-
-
 def _launchers() -> list[tuple[int, str]]:
     found = []
     for entry in os.listdir("/proc")[:32768]:
@@ -260,50 +253,3 @@ def _readers() -> dict[str, list[tuple[int, str]]]:
             if link.startswith("pipe:"):
                 found.setdefault(link, []).append((pid, _comm(pid)[0]))
     return found
-
-
-def _listed(places: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Files in the run folders of torchrun (attempt_N/<local rank>/...) that no living rank named.
-
-    A rank that is gone leaves its error.json and logs there. Its rank is counted on from a living one of this node:
-    torchrun numbers the ranks of a node in the order of their local ranks.
-    """
-    known = {place["file"] for place in places}
-    jobs = {place["pid"]: place["job"] for place in places}
-    folders: dict[str, int] = {}
-    for place in places:
-        folder, _, local = os.path.dirname(place["file"]).rpartition("/")
-        if local.isdigit() and os.path.basename(folder).startswith("attempt_"):
-            folders.setdefault(folder, place["pid"])
-    bases: dict[str, Any] = {}
-    for row in rows:
-        if row["local_rank"] is not None:
-            base = row["rank"] - row["local_rank"]
-            bases[_job(row)] = base if bases.get(_job(row), base) == base else None
-    calls = [(folder, _lister(f"/proc/{pid}/root{folder}")) for folder, pid in sorted(folders.items())[:4]]
-    found = []
-    for result in isolate(calls, 1.0):
-        folder = result["name"]
-        for line in result["text"].split("\n"):
-            local, _, name = line.partition("/")
-            file, pid = folder + "/" + line, folders[folder]
-            if not name or file in known:
-                continue
-            base = bases.get(jobs[pid])
-            rank = None if base is None else base + int(local)
-            place = {"path": f"/proc/{pid}/root{file}", "file": file, "how": "run folder", "rank": rank}
-            place.update(pid=pid, writers=[] if rank is None else [rank], deleted=False, job=jobs[pid])
-            found.append(place)
-    return found
-
-
-def _lister(folder: str) -> Callable[[], str]:
-    def work() -> str:
-        found = []
-        for local in sorted(os.listdir(folder))[:64]:
-            if local.isdigit() and len(local) < 5:
-                names = os.listdir(folder + "/" + local)
-                found += [local + "/" + n for n in names if n in ("error.json", "stdout.log", "stderr.log")]
-        return "\n".join(found)
-
-    return work

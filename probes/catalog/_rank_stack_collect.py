@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from probes.catalog import _rank_reach
-from probes.runner import Absent, Denied, attachment, isolate, process_state, rank_scan, read, sh, which
+from probes.runner import Absent, attachment, isolate, need_ranks, process_state, read, sh, which
 
 MOST = 192  # processes: 8 ranks with 16 workers each, and some
 AT_ONCE = 16  # py-spy takes 50 ms of a core each
@@ -34,15 +34,11 @@ DENIED = ("Permission denied", "Permission Denied", "Operation not permitted", "
 
 
 def collect() -> Mapping[str, str]:
-    scan = rank_scan()
+    scan = need_ranks()
     rows = sorted(scan["ranks"], key=lambda row: (row["worker_of"] is not None, row["rank"], row["pid"]))
-    if not rows and scan["denied_python"]:
-        hidden = f"{scan['denied_python']} Python processes cannot be looked at"
-        raise Denied(f"no rank was seen, and {hidden} by this login. Allow: log in as root or as who trains")
-    if not rows:
-        raise Absent("no training rank on this node")
     tool, how = _tool()
     parts = {"golden15/tool": json.dumps({"tool": how if tool else NOT_HAD, "left_out": len(rows[MOST:])})}
+    parts.update(_of_unread([row for row in scan["unread"] if row["state"] not in "ZX"][:AT_ONCE]))
     began, rows = time.monotonic(), rows[:MOST]
     for first in range(0, len(rows), AT_ONCE):
         some = rows[first : first + AT_ONCE]
@@ -107,6 +103,22 @@ def _kernel(pid: int, tid: int) -> list[str]:
     except OSError:
         return []
     return [line.partition("] ")[2].partition("+")[0][:80] for line in lines[:24]]
+
+
+def _of_unread(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """Processes that may be ranks and did not let their environment be read: only what the kernel says of them."""
+    why = "it may be a rank, but its environment could not be read, so it was not touched"
+    calls = [(str(row["pid"]), _kernel_only(row["pid"])) for row in rows]
+    parts = {}
+    for row, answer in zip(rows, isolate(calls, 1.0)):  # noqa: B905  (Python 3.6)
+        told = dict(_about(dict(row, rank=None, worker_of=None)), why=why, wchan=row["wchan"])
+        told["kernel"] = json.loads(answer["text"]) if answer["outcome"] == "ok" else []
+        parts[f"golden15/stack {row['pid']}"] = json.dumps(told)
+    return parts
+
+
+def _kernel_only(pid: int) -> Callable[[], str]:
+    return lambda: json.dumps(_kernel(pid, pid))
 
 
 def _beside(pid: int) -> str:

@@ -83,7 +83,7 @@ def _of_json(text: str) -> FlightRecorder:
 
 def _missing(row: dict[str, Any], what: str) -> Missing:
     return Missing(
-        rank=whole(row, "rank", what),
+        rank=whole_or_none(row, "rank", what),
         pid=whole_or_none(row, "pid", what),
         why=word(row, "why", what, 1000),
         pipe=word(row, "pipe", what, 400),
@@ -99,12 +99,12 @@ def findings(facts: FlightRecorder) -> Iterator[Finding]:
         can = "; rank.flight_recorder_trigger can ask for one" if one.pipe else ""
         whys.setdefault((why + can, one.refused), []).append(one)
     for (why, refused), some in whys.items():
-        numbers = ", ".join(str(one.rank) for one in some[:16])
-        who = f"{'ranks' if len(some) > 1 else 'rank'} {numbers}"
+        known = [one.rank for one in some if one.rank is not None]
+        numbers = ", ".join(map(str, known[:16])) + (", ..." if len(known) > 16 else "")
+        who = f"{'ranks' if len(known) > 1 else 'rank'} {numbers}" if known else f"process {some[0].pid}"
         code, said = ("rank.dump_refused", "a dump that is not read") if refused else ("rank.no_dump", "no dump")
-        yield Finding(
-            code, "warn", f"{who}: {said}: {why}", {"rank": numbers} if len(some) > 1 else {"rank": some[0].rank}
-        )
+        subject: dict[str, str | int] = {"rank": numbers if len(known) > 1 else known[0]} if known else {}
+        yield Finding(code, "warn", f"{who}: {said}: {why}", subject)
     if facts.left_out:
         yield Finding(
             "rank.too_many", "warn", f"{facts.left_out} ranks were not asked: only the first 64 of a node are"
@@ -142,7 +142,7 @@ PROBE = Probe(
     findings,
     collect=_collect,
     by_hand='curl -s --unix-socket "$TORCH_WORKER_SERVER_SOCKET" -X POST http://localhost/handler/fr_trace_json',
-    timeout_s=14.0,
+    timeout_s=16.0,
     max_bytes=2_097_152,
     needs="the login of the user who trains, or root; the job must run torch's worker server or have written dumps",
     brings=(

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from probes.catalog import _log_places, _log_reduce
+from probes.catalog import _log_places, _log_reduce, _log_run_folders
 from probes.catalog._log_events import Kept, RankLog, RankLogs
 from probes.catalog._log_findings import findings
 from probes.catalog._log_lines import Zone, characters_read, is_labelled, pieces
@@ -152,7 +152,7 @@ PROBE = Probe(
     parse,
     findings,
     collect=_collect,
-    brings=(_log_reduce, _log_places),
+    brings=(_log_reduce, _log_run_folders, _log_places),
     by_hand="ls -l /proc/PID/fd/1 /proc/PID/fd/2; tail -v -n +1 LOG...",
     timeout_s=9.0,
     max_bytes=1_572_864,

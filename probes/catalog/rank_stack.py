@@ -59,7 +59,7 @@ def _process(row: dict[str, Any], what: str) -> ProcessStack:
         threads = faulthandler(word(row, "text", what, 1_048_576).replace("\u240a", "\n")).threads
     return ProcessStack(
         pid=whole(row, "pid", what),
-        rank=whole(row, "rank", what),
+        rank=whole_or_none(row, "rank", what),
         worker=row.get("worker") is True,
         comm=word(row, "comm", what, 64),
         how=word(row, "how", what, 20),

@@ -12,6 +12,7 @@ import json
 import textwrap
 import threading
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ class Plan:
     max_bytes: int = 4_194_304
     parallel: int = 6
     site: tuple[str, ...] = field(default=())  # extra import folders, only for probes on the dashboard's own machine
+    not_attached: Mapping[str, str] = field(default_factory=dict)  # what should have been attached, and why it is not
     attachments: tuple[Attachment, ...] = ()  # megabytes to every node asked: for a few suspects, not for a fleet
 
     def as_json(self) -> dict[str, Any]:
@@ -37,6 +39,7 @@ class Plan:
         return {
             "probes": [_probe_as_json(probe) for probe in self.probes],
             "modules": {_last(name): module_source(module) for name, module in brought.items()},
+            "not_attached": dict(self.not_attached),
             "attachments": [{"name": one.name, "size": len(one.packed)} for one in self.attachments],
             "deadline_s": self.deadline_s,
             "max_bytes": self.max_bytes,
