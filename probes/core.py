@@ -61,6 +61,18 @@ class Capture:
         return self.out.decode("utf-8", "replace")
 
 
+_SAVED = tuple(one.name for one in dataclasses.fields(Capture) if one.name not in ("node", "probe", "out"))
+
+
+def saved_capture(node: str, probe: str, out: bytes, said: Any) -> Capture:
+    """A capture from what was saved of it: its output, and the rest as plain values. Raises ValueError."""
+    if not isinstance(said, dict) or said.get("outcome") not in OUTCOMES:
+        raise ValueError(f"{probe}: outcome must be one of {', '.join(OUTCOMES)}")
+    values = {name: said[name] for name in _SAVED if name in said}
+    values = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
+    return Capture(node=node, probe=probe, out=out, **values)
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A judgement on one node, now. `code` is `area.thing`; `says` is one plain sentence with units.

@@ -40,10 +40,10 @@ def _collect() -> Mapping[str, str]:
 def parse(text: str) -> RankLogs:
     """The sections of the collector, a whole log, or several as `tail -v -n +1` prints them."""
     if not text.lstrip().startswith("==> "):
-        return RankLogs((of_file("", text),))
+        return RankLogs((of_file("", text, None),))
     parts = sections(text)
     if _INDEX not in parts:
-        return RankLogs(tuple(of_file(name, body) for name, body in parts.items()))
+        return RankLogs(tuple(of_file(name, body, rank_in(name)) for name, body in parts.items()))
     index = _object(_INDEX, parts[_INDEX])
     rows = [row for row in index.get("ranks", []) if isinstance(row, list) and len(row) == 4]
     if not isinstance(index.get("streams"), list) or len(rows) != len(index.get("ranks", [])):
@@ -59,11 +59,14 @@ def parse(text: str) -> RankLogs:
     return RankLogs(tuple(logs), zone.now, zone.utc_offset_s, ranks, _whole_number(index.get("left_off")) or 0)
 
 
-def of_file(name: str, text: str, rank: int | None = None) -> RankLog:
-    """A log that a person or another tool brought: nothing is known of it but its name, and perhaps whose it is."""
+def rank_in(name: str) -> int | None:
+    """The rank that a file's name says."""
     found = _NAMED.search(name.rpartition("/")[2])
-    if rank is None and found:
-        rank = int(found[1])
+    return int(found[1]) if found else None
+
+
+def of_file(name: str, text: str, rank: int | None) -> RankLog:
+    """A log that a person or another tool brought. `rank`: who writes the lines that carry no rank, where known."""
     events, left_off = read_log(text, rank=rank)
     tail = tuple(clean(line)[:200] for line in text[-4096:].splitlines() if line.strip())[-3:]
     log = RankLog(rank, None, clean(name)[:400], events=events, left_off=left_off, tail=tail)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from probes.core import OUTCOMES, Capture, clean
+from probes.core import Capture, saved_capture
 
 _META = tuple(field.name for field in dataclasses.fields(Capture) if field.name not in ("node", "probe", "out"))
 
@@ -64,11 +64,10 @@ def captures(folder: Path) -> Iterator[Capture]:
 
 
 def _capture(place: Path, probe: str, out: bytes, said: Any) -> Capture:
-    if not isinstance(said, dict) or said.get("outcome") not in OUTCOMES:
-        raise BundleError(f"{place}/captures.json: {probe}: outcome must be one of {', '.join(OUTCOMES)}")
-    values = {name: said[name] for name in _META if name in said}
-    values = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
-    return Capture(node=place.name, probe=probe, out=out, **values)
+    try:
+        return saved_capture(place.name, probe, out, said)
+    except ValueError as error:
+        raise BundleError(f"{place}/captures.json: {error}") from None
 
 
 def _meta(file: Path) -> dict[str, Any]:

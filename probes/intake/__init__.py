@@ -1,0 +1,47 @@
+"""The files door: what people already have becomes readings, the same as from nodes.
+
+Shape    read(paths) -> Intake
+Errors   NoSuchPath
+
+Any layout: each file is recognised by its content (kinds), read by the parser of its probe (sorting), given to a rank
+and a node by what names and contents say together (who), and becomes a reading whose ref is the file (readings).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from probes.core import Reading
+from probes.intake.files import NoSuchPath, Unread
+from probes.intake.readings import readings
+from probes.intake.sorting import sort
+from probes.intake.who import Who, earlier_attempts
+
+__all__ = ["Intake", "NoSuchPath", "Unread", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """`readings`: (file, reading). `unread`: files that told nothing, by their names."""
+
+    readings: tuple[tuple[str, Reading], ...]
+    unread: tuple[Unread, ...]
+
+
+def read(paths: Sequence[Path]) -> Intake:
+    """Everything under these paths. Raises NoSuchPath."""
+    brought = sort(paths)
+    who = Who(brought)
+    if old := earlier_attempts(who.names):
+        brought.drop(old, "of an attempt before the last one: the job was started again after it")
+        who = Who(brought)
+    found: list[tuple[str, Reading]] = []
+    unread = list(brought.unread)
+    for one in readings(brought, who):
+        if isinstance(one, Unread):
+            unread.append(one)
+        else:
+            found.append(one)
+    return Intake(tuple(found), tuple(sorted(set(unread), key=lambda one: one.file)))

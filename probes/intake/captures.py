@@ -1,0 +1,134 @@
+"""Captures among the files: folders that `python -m probes run --save` wrote, the output of one collector, sysfs trees.
+
+Shape    Saved and Trees take items and give readings at the end; of_sections reads one collector's output
+Errors   none: what is no capture is an Unread with why
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from probes import catalog
+from probes.core import Capture, ParseError, Reading, interpret, saved_capture, sections
+from probes.intake.files import Item, Unread
+from probes.intake.names import looks_like_a_node
+
+META = "captures.json"
+# A section that only this probe's collector writes.
+BY_SECTION = {
+    "golden15/tool": "rank.stack",
+    "golden15/recorders": "rank.flight_recorder",
+    "golden15/asked": "rank.flight_recorder_trigger",
+    "golden15/rank-logs": "rank.log",
+    "golden15/samples": "rank.process",
+    "golden15/orphans": "rank.map",
+    "golden15/scan": "rank.env",  # after rank.map, which has one too
+}
+TREE_FILE, TREE_FILES = 4096, 20_000
+
+
+class Saved:
+    """FOLDER/<node>/<probe>.out with captures.json beside them; without it, each .out is ok."""
+
+    def __init__(self) -> None:
+        self._outs: dict[tuple[PurePosixPath, str], Item] = {}
+        self._meta: dict[PurePosixPath, Item] = {}
+
+    def take(self, item: Item) -> bool:
+        """Whether it is of a saved capture."""
+        place = item.inside.parent
+        if item.name == META:
+            self._meta[place] = item
+            return True
+        if item.name.endswith(".out") and item.name[:-4] in catalog.load():
+            self._outs[place, item.name[:-4]] = item
+            return True
+        return False
+
+    def readings(self) -> Iterator[tuple[str, Reading] | Unread]:
+        """The captures, each with the file it is from. One without output stands in captures.json."""
+        known = catalog.load()
+        told = {place: self._told(item) for place, item in self._meta.items()}
+        for place, said in told.items():
+            if said is None:
+                yield Unread(self._meta[place].ref, "expected an object {probe: {...}}, as `run --save` writes it")
+        without = {(place, probe) for place, said in told.items() for probe in said or {}} - set(self._outs)
+        for place, probe in [*self._outs, *sorted(without)]:
+            item = self._outs.get((place, probe)) or self._meta[place]
+            ref = item.ref if (place, probe) in self._outs else f"{item.ref}: {probe}"
+            if probe not in known:
+                yield Unread(ref, f"no probe here is called {probe}")
+                continue
+            out = item.data if (place, probe) in self._outs else b""
+            node = item.path.absolute().parent.name if item.path is not None else place.name
+            try:
+                capture = saved_capture(node, probe, out, (told.get(place) or {}).get(probe, {"outcome": "ok"}))
+            except ValueError as error:
+                yield Unread(ref, str(error))
+                continue
+            reading = catalog.read(capture)
+            if reading.parse_error:
+                yield Unread(ref, reading.parse_error)
+            yield ref, reading
+
+    @staticmethod
+    def _told(item: Item) -> dict[str, Any] | None:
+        try:
+            said = json.loads(item.data)
+        except (ValueError, RecursionError):
+            return None
+        return said if isinstance(said, dict) else None
+
+
+def of_sections(item: Item, text: str) -> Reading | None:
+    """The reading of one collector's output, by its sections. None when no probe knows them."""
+    names = sections(text).keys()
+    place = item.inside.parent.name
+    node = place if looks_like_a_node(place) else ""
+    probe = next((probe for name, probe in BY_SECTION.items() if name in names), None)
+    capture = Capture(node, probe or "", "ok", text.encode("utf-8", "replace"))
+    if probe is not None and probe in catalog.load():
+        return catalog.read(capture)
+    if all("/" not in name and "." in name for name in names):
+        return None  # files of people, next to each other
+    fits = []
+    for name, other in catalog.load().items():
+        if name not in ("rank.log", *BY_SECTION.values()):
+            try:
+                other.parse(text)
+            except (ParseError, ValueError, KeyError, TypeError, IndexError):
+                continue
+            fits.append(name)
+    if len(fits) != 1:
+        return None
+    return interpret(catalog.load()[fits[0]], Capture(node, fits[0], "ok", text.encode("utf-8", "replace")))
+
+
+class Trees:
+    """Copies of /sys/class/infiniband: many small files, one reading of ib.ports per tree."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[str, PurePosixPath], dict[str, str]] = {}
+
+    def take(self, item: Item) -> bool:
+        """Whether it is a file of such a tree."""
+        parts = item.inside.parts
+        if "infiniband" not in parts[:-2] or len(item.data) > TREE_FILE:
+            return False
+        at = parts.index("infiniband")
+        below = PurePosixPath(*parts[at + 1 :])
+        root = item.ref[: len(item.ref) - len(str(below)) - 1]
+        files = self._files.setdefault((root, PurePosixPath(*parts[:at])), {})
+        if len(files) < TREE_FILES:
+            files[f"/sys/class/infiniband/{below}"] = item.data.decode("utf-8", "replace")
+        return True
+
+    def readings(self) -> Iterator[tuple[str, Reading] | Unread]:
+        for (root, above), files in self._files.items():
+            text = "\n".join(f"==> {name} <==\n{body.rstrip()}\n" for name, body in files.items())
+            node = next((part for part in reversed(above.parts) if looks_like_a_node(part)), "")
+            reading = catalog.read(Capture(node, "ib.ports", "ok", text.encode("utf-8", "replace")))
+            yield Unread(root, reading.parse_error) if reading.parse_error else (root, reading)

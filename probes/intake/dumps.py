@@ -1,0 +1,103 @@
+"""Flight-recorder dumps of a job, one per rank: the one that tells most, and none that is older than the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, Missing, dump_of
+from probes.core import ParseError, Reading
+from probes.intake.files import Unread
+from probes.intake.sorting import Brought, DumpFile
+from probes.intake.who import Who
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    file: DumpFile
+    dump: Dump
+    taken_with: str  # the file's name without its rank: dumps of one moment share it
+
+    @property
+    def reached(self) -> int:
+        """How far its rank was: the last record, over all groups."""
+        records = [entry.record for group in self.dump.groups for entry in group.last if entry.record is not None]
+        return max(records, default=-1)
+
+    @property
+    def score(self) -> tuple[int, int, bool, bool]:
+        """The later tells more; of equals, who still waits (gloo forgets that when it gives up), and has stacks."""
+        pending = sum(group.pending_count for group in self.dump.groups)
+        stacks = any(entry.frames for group in self.dump.groups for entry in group.last[-1:])
+        return self.reached, pending, stacks, self.dump.form == "pickle"
+
+
+def dump_readings(
+    brought: Brought, who: Who, reading: Callable[[str, str, Any], Reading]
+) -> Iterator[tuple[str, Reading] | Unread]:
+    """One reading per rank. A rank of which there is only a dump that is not read has a reading that says so."""
+    held: dict[int, list[_Held]] = {}
+    refused: dict[int, DumpFile] = {}
+    for file in brought.dumps:
+        rank = who.of_dump(file)
+        if file.reduced is None:
+            if rank is not None:
+                refused.setdefault(rank, file)
+        elif rank is None:
+            yield Unread(file.ref, "a flight-recorder dump, but neither its name nor another file says of which rank")
+        else:
+            try:
+                held.setdefault(rank, []).append(_Held(file, _dump(file, rank, who), _without_rank(file)))
+            except ParseError as error:
+                yield Unread(file.ref, str(error))
+    best = {rank: max(some, key=lambda one: one.score) for rank, some in held.items()}
+    outdated = _outdated(held, best)
+    for rank in sorted(outdated):
+        yield Unread(best[rank].file.ref, f"an older dump: other ranks moved on after it ({outdated[rank]})")
+        del best[rank]
+    for _, one in sorted(best.items()):
+        facts = FlightRecorder(one.dump.host, (one.dump,), (), 0)
+        yield one.file.ref, reading(one.dump.host, "rank.flight_recorder", facts)
+    world = max([one.dump.world_size or 0 for one in best.values()], default=0)
+    for rank, file in refused.items():
+        if rank not in best and rank < world:
+            missing = Missing(rank, None, f"{file.ref}: {file.why}"[:1000], "", True)
+            node = who.node(rank, file.inside)
+            yield file.ref, reading(node, "rank.flight_recorder", FlightRecorder(node, (), (missing,), 0))
+
+
+def _dump(file: DumpFile, rank: int, who: Who) -> Dump:
+    """A file says neither when it was taken nor how: times since then are not known."""
+    node, reduced = who.node(rank, file.inside), file.reduced or {}
+    of_rank = [pid for (_, pid), known in who.pids.items() if known == rank]
+    stamp = {"rank": rank, "pid": of_rank[0] if len(of_rank) == 1 else None, "world_size": _world(reduced) or who.world,
+        "host": node, "how": "file", "path": file.ref[-400:], "mtime": None, "at": 0.0, "bytes": file.size}  # fmt: skip
+    return dump_of(reduced, stamp)
+
+
+def _world(reduced: dict[str, Any]) -> int | None:
+    """The number of ranks of the default group, where the dump lists them."""
+    for group in reduced.get("groups", ()):
+        if group["desc"] == "default_pg" and group["ranks"]:
+            spans: list[list[int]] = group["ranks"]
+            return sum((last - first) // step + 1 for first, last, step in spans)
+    return None
+
+
+def _without_rank(file: DumpFile) -> str:
+    return re.sub(r"\d+", "#", "/".join(part for part in file.inside.parts))
+
+
+def _outdated(held: dict[int, list[_Held]], best: dict[int, _Held]) -> dict[int, str]:
+    """Ranks of which there is only a dump of a moment after which another rank was seen further on. Such a dump would
+    make its rank look late. {rank: which rank moved}"""
+    found = {}
+    for rank, one in best.items():
+        for other, some in held.items():
+            then = [two.reached for two in some if two.taken_with == one.taken_with]
+            if other != rank and then and best[other].reached > max(then) and best[other].taken_with != one.taken_with:
+                found[rank] = f"rank {other} did"
+                break
+    return found

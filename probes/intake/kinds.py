@@ -1,0 +1,167 @@
+"""What kind of evidence a file is: by its content; its name only decides what the content leaves open.
+
+Shape    kind_of(item) -> Kind and the text, or Other with why it is no evidence
+Errors   none
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from probes.catalog._process_extract import is_environment, is_extract, is_ps
+from probes.core import clean, lines_of
+from probes.intake.files import HEAD, Item
+
+Kind = Literal[
+    "dump",
+    "stacks",
+    "process",
+    "environment",
+    "ps",
+    "kernel log",
+    "nvidia-smi",
+    "ras",
+    "sections",
+    "log",
+    "perhaps a log",
+]
+
+_STATUS = re.compile(
+    r"#(\d{3})\s?\n?|HTTP/1\.[01] (\d{3})[^\n]{0,80}\n(?:[A-Za-z-]{1,40}: [^\n]{0,400}\r?\n){0,40}\r?\n"
+)
+_CONCLUSIONS = re.compile(
+    r"(?:readme|licen[cs]e|notice|changelog|authors|outcome|notes?|verdict|post-?mortem|truth)\b", re.I
+)
+_SOURCES = (".md", ".rst", ".html", ".py", ".pyc", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".ipynb", ".css",
+    ".js", ".tsv", ".csv", ".c", ".cpp", ".cu", ".h", ".tex", ".patch", ".diff")  # fmt: skip
+_KERNEL = re.compile(
+    r"(?:<\d{1,3}>|[a-z]{3,8} {0,6}:[a-z]{3,6} {0,6}: ?)?"  # dmesg -r, dmesg -x
+    r"(?:\[ {0,8}\d{1,9}\.\d{3,6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
+    r"|\d{1,3},\d{1,12},\d{1,18},[^;]{0,80};"
+    r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,32}) \S{1,80} kernel:"
+)
+_BY_KERNEL = re.compile(r"dmesg|kern(?:el)?[._-]|journal|kmsg|syslog|messages", re.I)
+_IB = "no probe reads it. ib.ports reads the files below /sys/class/infiniband"
+# (how a line begins, what the file is): tools that people bring the output of and nothing here reads.
+_TOOLS = (
+    ("CA '", f"ibstat: {_IB}"),
+    ("Infiniband device '", f"ibstatus: {_IB}"),
+    ("# Port", f"perfquery: {_IB}"),
+    ("Errors for ", "ibqueryerrors: no probe reads it yet"),
+    ("<nvidia_smi_log>", "nvidia-smi -q -x: save it without -x"),
+    ("| NVIDIA-SMI ", "the table of nvidia-smi: save nvidia-smi -q, which tells more"),
+    ("Reference ID    :", "chronyc: host.clock reads it in its own capture only"),
+    ("<system ", "a topology of NCCL: no probe reads it yet"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """No evidence, or none that is read; why, for people."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    kind: Kind
+    text: str  # "" for dumps, which are not decoded here
+    data: bytes = b""
+
+
+def kind_of(item: Item) -> Known | Other:
+    """Recognise one file."""
+    data = item.data
+    if not data.strip():
+        return Other("it is empty")
+    if data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return Known("dump", "", data)
+    if b"\0" in item.head:
+        text = item.head.decode("utf-8", "replace")
+        if is_environment(text):
+            return Known("environment", text)
+        if item.head.count(b"\0") > len(item.head) // 20 or item.head[:4] in (b"\x7fELF", b"\x89PNG"):
+            return Other("binary, of no known form")
+    text = data.decode("utf-8", "replace")
+    status = _STATUS.match(text[:HEAD])
+    if status:
+        if (status[1] or status[2]) != "200":
+            return Other(f"an answer of a server that failed, status {status[1] or status[2]}")
+        text = text[status.end() :]
+    if _CONCLUSIONS.match(item.name):
+        return Other("says what somebody wrote about it: no evidence")
+    if item.name.lower().endswith(_SOURCES):
+        return Other("a document, program or configuration: no evidence")
+    return _of_text(text, item.name)
+
+
+def _of_text(text: str, name: str) -> Known | Other:
+    body = text.lstrip("\ufeff \t\r\n")
+    if not body:
+        return Other("it is empty")
+    if body[0] in "[{":
+        return _json(body, name)
+    if body.startswith("==> ") and "<==" in body[:1000]:
+        return Known("process", text) if is_extract(text) else Known("sections", body)
+    head = text[:HEAD]
+    if body.startswith("!! ") or body.startswith(("#stderr: Error:", "Error: Failed to", "Error: Permission")):
+        first = clean(body.partition("\n")[0]).removeprefix("!! ").removeprefix("#stderr: ")
+        return Other(f"the tool that should have written it failed: {first[:160]}")
+    if body.rstrip() == "pong":
+        return Other("says only that a worker server was alive")
+    if is_extract(text):
+        return Known("process", text)
+    if is_environment(head):
+        return Known("environment", text)
+    if "NVSMI LOG" in head:
+        return Known("nvidia-smi", text)
+    if re.match(r"[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
+        return Known("ras", text)
+    if is_ps(head):
+        return Known("ps", text)
+    if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
+        return Known("stacks", text)
+    for mark, why in _TOOLS:
+        if body.startswith(mark) or f"\n{mark}" in head[:4096]:
+            return Other(why)
+    return _lines(text, head, name)
+
+
+def _json(body: str, name: str) -> Known | Other:
+    head = body[:HEAD]
+    if '"traceEvents"' in head or '"schemaVersion"' in head[:400]:
+        return Other("a trace of the profiler: no probe reads it yet")
+    if body[0] == "{":
+        if '"nccl_version"' in head or '"communicators"' in head:
+            return Known("ras", body)
+        if any(f'"{key}"' in head for key in ("entries", "pg_config", "pg_status")):
+            return Known("dump", "", body.encode("utf-8", "replace"))
+        if '"message"' in head and head.count("\n{") < 2:
+            return Known("log", body)
+        if "wait_counter." in head:
+            return Other("wait counters of a worker server: no probe reads them yet")
+        if "\n{" in head:  # one object a line: a logger that writes JSON
+            return Known("perhaps a log", body)
+        return Other("JSON of no known form")
+    if '"frames"' in head and ('"os_thread_id"' in head or '"thread_id"' in head) and '"profiling_name"' not in head:
+        return Known("stacks", body)
+    if '"profiling_name"' in head:
+        return Known("dump", "", body.encode("utf-8", "replace"))
+    if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},)', head):
+        return Other("JSON of no known form")
+    return _lines(body, head, name)  # "[rank0]: ..." and "[  12.345678] ..." begin like a list
+
+
+def _lines(text: str, head: str, name: str) -> Known | Other:
+    """A kernel log, a dump of faulthandler, or the log of a rank: which decides how most of its lines begin."""
+    lines = [line for line in lines_of(head, 1000) if line.strip() and line[:1] not in " \t"][:400]
+    kernel = sum(bool(_KERNEL.match(line)) for line in lines)
+    if kernel * 2 > len(lines) or (kernel and _BY_KERNEL.search(name)):
+        return Known("kernel log", text)
+    first = next((line for line in lines if not line.startswith("#")), "")
+    if "(most recent call first):" in first:
+        return Known("stacks", text)
+    return Known("perhaps a log", text)

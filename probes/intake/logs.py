@@ -1,0 +1,91 @@
+"""Logs of ranks and of launchers among the files, and what their lines say of who is who.
+
+Shape    log_file(item) -> LogFile, None when it is no log
+Errors   none
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from probes.catalog._log_events import RankLog
+from probes.catalog._log_lines import Zone, pieces
+from probes.catalog.rank_log import of_file
+from probes.core import clean
+from probes.intake.files import HEAD, Item
+from probes.intake.names import Named, named
+
+LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
+WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
+_MARK = re.compile(r"\[rank(\d{1,7})\]")
+_OWN_PID = re.compile(r"\[rank(\d{1,7})\][^\n]{0,80}?\bpid[=: ]{1,2}(\d{2,8})\b")
+_NCCL = re.compile(r"^(?:\[?\d{4}-[^\n]{10,30}\]? )?([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[\d{1,3}\] NCCL ", re.M)
+_NCCL_RANK = re.compile(r"comm 0x[0-9a-f]{1,16} rank (\d{1,7}) n[rR]anks (\d{1,7}) [^\n]{0,200}Init COMPLETE")
+NOBODY = ("localhost", "localhost.localdomain", "")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """`pids`: pid -> rank that its lines tell. `hosts`: rank -> node. `world`: how many ranks there are."""
+
+    ref: str
+    inside: PurePosixPath
+    log: RankLog
+    marked: bool  # its rank stands in its lines, not only in its name
+    pids: dict[int, int] = field(default_factory=dict)
+    hosts: dict[int, str] = field(default_factory=dict)
+    world: int | None = None
+
+
+def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
+    """Read a log. `sure`: its form already says that it is one."""
+    place = named(item.inside)
+    head = text[:LOOKED_AT]
+    marks = {int(number) for number in _MARK.findall(head)}
+    rank = next(iter(marks)) if len(marks) == 1 else None if marks else _by_name(place)
+    log = of_file(item.ref, text, rank)
+    if not sure and not marks and not _is_log(log, head, place):
+        return None
+    pids = {int(pid): int(number) for number, pid in _OWN_PID.findall(head)}
+    hosts: dict[int, str] = {}
+    for event in log.events:
+        pid = event.more.get("pid")
+        if event.kind == "torchrun_failure" and len(event.about) == 1:
+            if isinstance(pid, int):
+                pids.setdefault(pid, event.about[0])
+            if event.peer not in NOBODY:
+                hosts[event.about[0]] = clean(event.peer)[:80]
+    world = _nccl(head, rank, pids, hosts)
+    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world)
+
+
+def _by_name(place: Named) -> int | None:
+    return next((one for one in (place.rank, place.local, place.maybe) if one is not None), None)
+
+
+def _nccl(head: str, rank: int | None, pids: dict[int, int], hosts: dict[int, str]) -> int | None:
+    """NCCL's lines begin with the node and the pid; the largest communicator is taken for the job's."""
+    writers = set(_NCCL.findall(head))
+    if not writers:
+        return None
+    comms = [(int(size), int(mine)) for mine, size in _NCCL_RANK.findall(head)]
+    if rank is None and len(writers) == 1 and comms:
+        rank = max(comms)[1]
+    if len(writers) == 1 and rank is not None:
+        host, pid = next(iter(writers))
+        pids.setdefault(int(pid), rank)
+        if host not in NOBODY:
+            hosts.setdefault(rank, host)
+    return max(comms)[0] if comms else None
+
+
+def _is_log(log: RankLog, head: str, place: Named) -> bool:
+    if any(event.kind not in WEAK for event in log.events) or _NCCL.search(head):
+        return True
+    rows = [row for row in head[:HEAD].split("\n") if row][:200]
+    lines = [line for row in rows for line in pieces(row, Zone())]
+    if any(line.source or line.writer for line in lines):
+        return True
+    return place.rank is not None and (bool(log.events) or any(line.stamp for line in lines))

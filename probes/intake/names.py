@@ -1,0 +1,127 @@
+"""What the names of files and folders say: which rank, which of its children, which node.
+
+Shape    named(path) -> Named; nodes_of(paths) -> folder: node
+Errors   none: what a name does not say is None
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+# The rank by a word, rank0 or nccl_trace_rank_0, and what may stand before it: local_rank0 is another number.
+_RANK = re.compile(r"(local|node|group)?[_-]?rank[_.=-]?(\d{1,6})(?!\d)", re.I)
+_SHORT = re.compile(r"(?:^|[^a-z0-9])(?:r|worker|trainer)[_.-]?(\d{1,6})(?![a-z0-9])", re.I)
+_CHILD = re.compile(r"(?:child|worker|loader)[_.-]?(\d{1,6})(?!\d)", re.I)
+_LAST = re.compile(r"(?:^|[._-])(\d{1,5})$")  # fr.0, stderr_3, 0
+_GLUED = re.compile(r"(\d{1,6})$")  # a prefix with the rank behind it, as torch writes dumps
+_FORMS = (".txt", ".log", ".json", ".out", ".err", ".stderr", ".stdout", ".pickle", ".pkl", ".dump", ".trace", ".gz",
+    ".bz2", ".xz", ".bin", ".dat", ".raw")  # fmt: skip
+_NO_RANK = re.compile(r"(?:^|[^a-z])(?:slurm|job|jobid|pid|attempt|node|host|gpu|step|epoch|iter)[_.-]?\d", re.I)
+_LOCAL = re.compile(r"\d{1,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """`rank` is what the name says for certain, `maybe` a number that may be one (of a dump it is), `local` a local
+    rank, as in torchrun's run folder (attempt_0/3). `child`: the number of a worker of the rank. `attempt` counts
+    restarts."""
+
+    rank: int | None = None
+    maybe: int | None = None
+    local: int | None = None
+    child: int | None = None
+    attempt: int | None = None
+
+
+def stem(name: str) -> str:
+    """A file's name without the endings that only tell its form."""
+    for _ in range(3):
+        ending = next((form for form in _FORMS if name.lower().endswith(form) and len(name) > len(form)), "")
+        name = name[: len(name) - len(ending)] if ending else name
+    return name
+
+
+def named(path: PurePosixPath) -> Named:
+    """From the file's name first, then from its folders, the nearest first."""
+    name = stem(path.name)[:200]
+    folders = [part[:200] for part in reversed(path.parts[:-1])]
+    rank, rest = _rank(name)
+    child = _CHILD.search(rest) if rank is not None or "child" in rest.lower() else None
+    if rank is None:
+        rank = next((found for part in folders if (found := _rank(part)[0]) is not None), None)
+    local = next((int(one[2]) for one in _RANK.finditer(name) if one[1] and one[1].lower() == "local"), None)
+    attempt = None
+    for inner, outer in zip(folders, folders[1:], strict=False):
+        if outer.startswith("attempt_") and _LOCAL.fullmatch(inner):
+            local = int(inner)
+            attempt = int(outer[8:]) if _LOCAL.fullmatch(outer[8:]) else None
+    last = None if _NO_RANK.search(name) else _LAST.search(name)
+    maybe = int(last[1]) if last else None
+    if maybe is None and folders and local is None and _LOCAL.fullmatch(folders[0]):
+        maybe = int(folders[0])
+    return Named(rank, maybe, local, int(child[1]) if child else None, attempt)
+
+
+def _rank(part: str) -> tuple[int | None, str]:
+    """The rank that a name says, and what else it says."""
+    found = next((one for one in _RANK.finditer(part) if not one[1]), None)
+    if found:
+        return int(found[2]), part[: found.start()] + " " + part[found.end() :]
+    short = _SHORT.search(part)
+    return (int(short[1]), part[: short.start()] + " " + part[short.end() :]) if short else (None, part)
+
+
+def after_prefix(path: PurePosixPath) -> int | None:
+    """The number right behind the prefix of a dump, `<prefix>12`."""
+    found = _GLUED.search(stem(path.name))
+    return int(found[1]) if found else None
+
+
+# Nodes ----------------------------------------------------------------------------------------------------------------
+
+_HOST = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+){0,8}", re.I)
+_NODE_WORD = re.compile(r"(?:^|[-_.])(?:node|gpu|host|dgx|hgx|gb|ip|compute|cn|nid|[ahb][12]00)(?=[-_.\d])", re.I)
+_OTHER = re.compile(
+    r"(?:global_?)?rank|r\d|worker|attempt|local|proc|child|step|run|try|case|test|job|incident|inc|log|dump|stack|trace"
+    r"|slurm|none|evidence|capture|pyspy|spy|nccl|fr|flight|v\d|part|batch|epoch|iter|tmp|out|err|data|files?|new|old",
+    re.I,
+)
+
+
+def looks_like_a_node(name: str) -> bool:
+    """Whether a folder's name by itself is a node's: gpu-017, node3, ip-10-0-0-4."""
+    return bool(_HOST.fullmatch(name) and _NODE_WORD.search(name) and any(c.isdigit() for c in name))
+
+
+def nodes_of(
+    folders: Iterable[PurePosixPath], hosts: Iterable[str], of_nodes: Iterable[PurePosixPath]
+) -> set[PurePosixPath]:
+    """Which folders are those of one node each. `hosts`: names that the content of files gave; `of_nodes`: folders that
+    directly hold what is of a whole node, such as a kernel log.
+
+    A folder is one when its name is such a host, or reads like a node's, or when it and its neighbours differ in their
+    number only (lab-a1, lab-a2) and hold what is of a node.
+    """
+    known, whole = set(hosts), set(of_nodes)
+    found = set()
+    neighbours: dict[tuple[PurePosixPath, str], set[PurePosixPath]] = {}
+    for folder in folders:
+        name = folder.name
+        if not name:
+            continue
+        if name in known or name.partition(".")[0] in known or looks_like_a_node(name):
+            found.add(folder)
+        elif _HOST.fullmatch(name) and not _OTHER.match(name):
+            neighbours.setdefault((folder.parent, re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)), set()).add(folder)
+    for same in neighbours.values():
+        if len(same) > 1 and same & whole:
+            found |= same
+    return found
+
+
+def node_in(path: PurePosixPath, nodes: set[PurePosixPath]) -> str:
+    """The node whose folder a file is in, "" when it is in none."""
+    return next((folder.name for folder in path.parents if folder in nodes), "")

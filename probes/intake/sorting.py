@@ -1,0 +1,258 @@
+"""The first pass: every file is recognised and read by the parser of its probe. Whose it is the second pass finds out.
+
+Shape    sort(paths) -> Brought
+Errors   NoSuchPath; what a parser refuses is an Unread
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from probes import catalog
+from probes.catalog._flight_recorder_apart import Apart
+from probes.catalog._flight_recorder_decode import Refused
+from probes.catalog._process_extract import Extract, extracts_of, ps_rows, variables_in
+from probes.catalog._stack_facts import ProcessStack
+from probes.catalog._stack_text import faulthandler, stacks_of
+from probes.core import Capture, ParseError, Reading, sections
+from probes.intake import captures
+from probes.intake.files import Item, Unread, walk
+from probes.intake.kinds import Known, kind_of
+from probes.intake.logs import LogFile, log_file
+
+HELPERS = min(4, os.cpu_count() or 1)
+WAITING = 2 * HELPERS  # dumps in memory at a time
+NESTED = 2  # files within files of `tail -v`
+_KERNEL_HOST = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,32}) ([\w.-]{1,80}) kernel:")
+
+
+@dataclass(frozen=True, slots=True)
+class StackFile:
+    ref: str
+    inside: PurePosixPath
+    form: int  # how much such a file tells: py-spy's JSON 3, its text with native frames 2, without 1, faulthandler 0
+    processes: tuple[ProcessStack, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFile:
+    ref: str
+    inside: PurePosixPath
+    table: bool  # of ps, where most processes are none of the job's
+    extracts: tuple[Extract, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """`reduced` is None when it is refused, and `why` says why."""
+
+    ref: str
+    inside: PurePosixPath
+    size: int
+    reduced: dict[str, Any] | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """What is of a node as a whole. `host`: the node that its content names."""
+
+    ref: str
+    inside: PurePosixPath
+    probe: str
+    reading: Reading
+    host: str = ""
+
+
+@dataclass(slots=True)
+class Brought:
+    """All files, read and not yet put together. `captures` name their node themselves."""
+
+    stacks: list[StackFile] = field(default_factory=list)
+    processes: list[ProcessFile] = field(default_factory=list)
+    dumps: list[DumpFile] = field(default_factory=list)
+    logs: list[LogFile] = field(default_factory=list)
+    nodes: list[NodeFile] = field(default_factory=list)
+    captures: list[tuple[str, Reading]] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+
+    @property
+    def folders(self) -> set[PurePosixPath]:
+        """Every folder that holds something which was read, and the folders around it."""
+        return {folder for inside in self.insides for folder in inside.parents}
+
+    @property
+    def insides(self) -> list[PurePosixPath]:
+        """Where each file that was read lies, below what was given."""
+        return [one.inside for one in self._files]
+
+    @property
+    def _files(self) -> list[StackFile | ProcessFile | DumpFile | LogFile | NodeFile]:
+        return [*self.stacks, *self.processes, *self.dumps, *self.logs, *self.nodes]
+
+    def drop(self, insides: set[PurePosixPath], why: str) -> None:
+        """Leave these files out."""
+        gone = [one.ref for one in self._files if one.inside in insides]
+        self.unread += [Unread(ref, why) for ref in gone]
+        self.stacks = [one for one in self.stacks if one.inside not in insides]
+        self.processes = [one for one in self.processes if one.inside not in insides]
+        self.dumps = [one for one in self.dumps if one.inside not in insides]
+        self.logs = [one for one in self.logs if one.inside not in insides]
+        self.nodes = [one for one in self.nodes if one.inside not in insides]
+
+
+def sort(paths: Sequence[Path]) -> Brought:
+    """Read everything. Dumps are reduced in a few processes side by side, at most WAITING of them in memory."""
+    sorter = _Sorter()
+    try:
+        for item in walk(paths):
+            if isinstance(item, Unread):
+                sorter.brought.unread.append(item)
+            else:
+                sorter.take(item)
+        return sorter.end()
+    finally:
+        sorter.close()
+
+
+class _Sorter:
+    def __init__(self) -> None:
+        self.brought = Brought()
+        self._saved = captures.Saved()
+        self._trees = captures.Trees()
+        self._pool = ThreadPoolExecutor(HELPERS)
+        self._room = threading.Semaphore(WAITING)
+        self._mine = threading.local()
+        self._helpers: list[Apart] = []
+        self._dumps: list[Future[DumpFile]] = []
+
+    def take(self, item: Item) -> None:
+        """One file. Nothing that a file holds may stop the others."""
+        if self._saved.take(item) or self._trees.take(item):
+            return
+        try:
+            self._take(item, 0)
+        except ParseError as error:
+            self._unread(item, str(error))
+        except Exception as error:  # as core.interpret: hostile or unforeseen content must not take the rest down
+            self._unread(item, f"its parser stopped on it ({type(error).__name__}: {str(error)[:120]})")
+
+    def _unread(self, item: Item, why: str) -> None:
+        self.brought.unread.append(Unread(item.ref, why))
+
+    def _take(self, item: Item, nested: int) -> None:
+        known = kind_of(item)
+        if not isinstance(known, Known):
+            self._unread(item, known.why)
+        elif known.kind == "dump":
+            self._room.acquire()
+            self._dumps.append(self._pool.submit(self._dump, item, known.data))
+        elif known.kind == "stacks":
+            self._stacks(item, known.text)
+        elif known.kind in ("process", "ps", "environment"):
+            self._process(item, known)
+        elif known.kind == "sections":
+            self._sections(item, known.text, nested)
+        elif known.kind in ("kernel log", "nvidia-smi", "ras"):
+            probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
+            self._of_node(item, probe, known.text)
+        else:
+            self._log(item, known)
+
+    def _dump(self, item: Item, data: bytes) -> DumpFile:
+        try:
+            if not hasattr(self._mine, "apart"):
+                self._mine.apart = Apart()
+                self._helpers.append(self._mine.apart)
+            return DumpFile(item.ref, item.inside, len(data), self._mine.apart.reduce(data))
+        except Refused as error:
+            return DumpFile(item.ref, item.inside, len(data), None, str(error))
+        finally:
+            self._room.release()
+
+    def _stacks(self, item: Item, text: str) -> None:
+        processes = stacks_of(text)
+        form = 3 if text.lstrip()[:1] == "[" else 1
+        if form == 1 and processes and processes[0].how == "faulthandler":
+            form = 0
+        elif any(frame.line is None for one in processes for thread in one.threads for frame in thread.frames):
+            form = max(form, 2)
+        self.brought.stacks.append(StackFile(item.ref, item.inside, form, processes))
+
+    def _process(self, item: Item, known: Known) -> None:
+        if known.kind == "environment":
+            extracts = [Extract(0, variables=variables_in(known.text))]
+        else:
+            extracts = ps_rows(known.text) if known.kind == "ps" else extracts_of(known.text)
+        if not extracts:
+            self._unread(item, "lists no process")
+        else:
+            self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
+
+    def _sections(self, item: Item, text: str, nested: int) -> None:
+        """The output of a probe's collector, or several files as `tail -v -n +1` prints them."""
+        reading = captures.of_sections(item, text)
+        if reading is not None and not reading.parse_error:
+            self.brought.captures.append((item.ref, reading))
+        elif reading is not None:
+            self._unread(item, reading.parse_error)
+        elif nested >= NESTED:
+            self._unread(item, "files within files within files are not read")
+        else:
+            for name, body in sections(text).items():
+                inside = item.inside.parent / PurePosixPath(
+                    *[part for part in name.split("/") if part not in ("", "..")]
+                )
+                self._take(Item(f"{item.ref}: {name}"[:1000], inside, body.encode("utf-8", "replace")), nested + 1)
+
+    def _of_node(self, item: Item, probe: str, text: str) -> bool:
+        reading = catalog.read(Capture("", probe, "ok", text.encode("utf-8", "replace")))
+        if reading.parse_error:
+            self._unread(item, reading.parse_error)
+            return False
+        hosts = _KERNEL_HOST.findall(text[:1_048_576]) if probe == "host.kernel_log" else []
+        host = max(set(hosts), key=hosts.count) if hosts else ""
+        self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
+        return True
+
+    def _log(self, item: Item, known: Known) -> None:
+        log = log_file(item, known.text, sure=known.kind == "log")
+        if log is not None:
+            self.brought.logs.append(log)
+            if "(most recent call first):" in known.text:
+                self.brought.stacks.append(StackFile(item.ref, item.inside, -1, (faulthandler(known.text),)))
+            return
+        bare = catalog.read(Capture("", "host.kernel_log", "ok", known.text[:4_194_304].encode("utf-8", "replace")))
+        if bare.findings:  # lines that were cut out of a kernel log, without their times
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare))
+        else:
+            self._unread(item, "no line in it has a known form")
+
+    def end(self) -> Brought:
+        for future in self._dumps:
+            dump = future.result()
+            self.brought.dumps.append(dump)
+            if dump.reduced is None:
+                self.brought.unread.append(Unread(dump.ref, f"a flight-recorder dump that is not read: {dump.why}"))
+        self._more(self._saved.readings())
+        self._more(self._trees.readings())
+        return self.brought
+
+    def _more(self, found: Iterable[tuple[str, Reading] | Unread]) -> None:
+        for one in found:
+            if isinstance(one, Unread):
+                self.brought.unread.append(one)
+            else:
+                self.brought.captures.append(one)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for helper in self._helpers:
+            helper.close()

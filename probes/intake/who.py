@@ -1,0 +1,225 @@
+"""Whose is each file: ranks, their children and their nodes, from what names and contents say together.
+
+Content counts before names where it is certain: a line marked [rank3], a pid that another file gives to a rank, a
+thread that a stack and a flight recorder share. Numbers in names may be local ranks: where files of one node carry
+their rank in their content as well, the difference is applied to all of that node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any
+
+from probes.catalog._process_extract import Extract
+from probes.catalog._stack_facts import ProcessStack
+from probes.intake.names import Named, after_prefix, named, node_in, nodes_of
+from probes.intake.sorting import Brought, DumpFile, StackFile
+
+MOST_THREADS = 4096  # of a dump's entries that are looked at
+
+
+class Who:
+    """Built once from everything that was read."""
+
+    def __init__(self, brought: Brought) -> None:
+        self.brought = brought
+        hosts = {host for log in brought.logs for host in log.hosts.values()}
+        hosts |= {one.host for one in brought.nodes if one.host}
+        whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
+        self.nodes = nodes_of(brought.folders, hosts, whole)
+        self.names: dict[PurePosixPath, Named] = {inside: named(inside) for inside in brought.insides}
+        self.pids: dict[tuple[str, int], int | None] = {}
+        self.parents: dict[tuple[str, int], int] = {}
+        self.workers: set[tuple[str, int]] = set()
+        self.threads: dict[int, int | None] = {}
+        self.ras: dict[int, str] = {}
+        self._from_content()
+        self.shift: dict[str, int] = {}
+        self.shift = self._shifts()
+        self._from_names()
+        self.node_of_rank = self._rank_nodes()
+        self.world = max([log.world or 0 for log in brought.logs], default=0) or None
+
+    def folder_node(self, inside: PurePosixPath) -> str:
+        """The node by the folder, "" where folders are not nodes."""
+        return node_in(inside, self.nodes)
+
+    def node(self, rank: int | None, inside: PurePosixPath) -> str:
+        """The node of a rank's file: that of its folder, or where other files place the rank."""
+        return self.folder_node(inside) or (self.node_of_rank.get(rank, "") if rank is not None else "")
+
+    def of_name(self, inside: PurePosixPath, pid: int | None = None) -> int | None:
+        """The rank that a name says. A number that is the process's own pid is none."""
+        name = self.names.get(inside) or named(inside)
+        found = name.rank if name.rank is not None else name.local if name.local is not None else name.maybe
+        if found is None or found == pid:
+            return None
+        return found + self.shift.get(self.folder_node(inside), 0)
+
+    def of_pid(self, inside: PurePosixPath, pid: int | None) -> int | None:
+        """The rank whose process this is, by what some file says."""
+        return None if not pid else self.pids.get((self.folder_node(inside), pid))
+
+    def above(self, inside: PurePosixPath, pid: int | None) -> int | None:
+        """The pid of the rank that a process is a child of, through at most four parents."""
+        node = self.folder_node(inside)
+        one = self.parents.get((node, pid)) if pid else None
+        for _ in range(4):
+            if one is None or self.pids.get((node, one)) is not None:
+                return one
+            one = self.parents.get((node, one))
+        return None
+
+    def is_worker(self, inside: PurePosixPath, pid: int | None, looks: bool) -> bool:
+        """Whether a process is a child of a rank. `looks`: by its own name or stack it is a data-loader worker."""
+        if self.of_pid(inside, pid) is not None:
+            return False
+        return looks or self.names[inside].child is not None or self.above(inside, pid) is not None
+
+    def of_stack(self, file: StackFile, process: ProcessStack) -> tuple[int | None, bool]:
+        """(rank, whether it is a worker of it)."""
+        worker = self.is_worker(file.inside, process.pid, looks_like_a_worker(process))
+        above = self.above(file.inside, process.pid) if worker else process.pid
+        rank = self.of_pid(file.inside, above)
+        if rank is None and len(file.processes) == 1:
+            rank = self.of_name(file.inside, process.pid)
+        if rank is None and not worker:
+            rank = next(
+                (r for t in process.threads if t.thread_id and (r := self.threads.get(t.thread_id)) is not None), None
+            )
+        return rank, worker
+
+    def of_extract(self, inside: PurePosixPath, one: Extract, alone: bool) -> tuple[int | None, int | None, bool]:
+        """(rank, pid of the rank that it is a child of, whether it is one)."""
+        worker = self.is_worker(inside, one.pid, one.is_worker)
+        above = self.above(inside, one.pid) if worker else None
+        rank = self.of_pid(inside, above if worker else one.pid)
+        if rank is None:
+            rank = one.rank if one.rank is not None else self.of_name(inside, one.pid) if alone else None
+        return rank, above if above is not None else one.ppid if worker else None, worker
+
+    def of_dump(self, dump: DumpFile) -> int | None:
+        """By its name; where that says nothing, by a thread that the stack of a rank has too."""
+        rank = self.of_name(dump.inside)
+        if rank is not None:
+            return rank
+        shared = {self.threads.get(thread) for thread in threads_of(dump.reduced)} - {None}
+        if len(shared) == 1:
+            return shared.pop()
+        last = after_prefix(dump.inside)
+        return None if last is None else last + self.shift.get(self.folder_node(dump.inside), 0)
+
+    # What is learned -------------------------------------------------------------------------------------------------
+
+    def _learn(self, inside: PurePosixPath, pid: int | None, rank: int | None) -> None:
+        if pid and rank is not None:
+            key = (self.folder_node(inside), pid)
+            if self.pids.setdefault(key, rank) != rank:
+                self.pids[key] = None  # two files disagree: then it says nothing
+
+    def _from_content(self) -> None:
+        for log in self.brought.logs:
+            for pid, rank in log.pids.items():
+                self._learn(log.inside, pid, rank)
+        for file in self.brought.processes:
+            for one in file.extracts:
+                if one.ppid and one.pid:
+                    self.parents.setdefault((self.folder_node(file.inside), one.pid), one.ppid)
+                if not one.is_worker:
+                    self._learn(file.inside, one.pid, one.rank)
+        for node in self.brought.nodes:
+            if node.probe == "nccl.ras":
+                self._from_ras(node.reading.facts)
+
+    def _from_ras(self, facts: Any) -> None:
+        """The largest communicator is taken for the job's; pids are only looked up where folders are nodes."""
+        comms = sorted(facts.report.communicators, key=lambda one: -len(one.members))
+        self.ras = {member.rank: member.host for member in comms[0].members if member.host} if comms else {}
+        for member in comms[0].members if comms else ():
+            if member.pid:
+                for node in {member.host, ""} & ({folder.name for folder in self.nodes} | {""}):
+                    self._learn(PurePosixPath(node, "ras"), member.pid, member.rank)
+
+    def _claims(self) -> Iterator[tuple[PurePosixPath, int | None, int | None]]:
+        """(file, pid, rank that its content gives) of all that is one rank's."""
+        for log in self.brought.logs:
+            yield log.inside, None, log.log.rank if log.marked else None
+        for file in self.brought.stacks:
+            if len(file.processes) == 1 and not looks_like_a_worker(file.processes[0]):
+                yield file.inside, file.processes[0].pid, self.of_pid(file.inside, file.processes[0].pid)
+        for some in self.brought.processes:
+            if len(some.extracts) == 1 and not some.extracts[0].is_worker:
+                yield some.inside, some.extracts[0].pid, self.of_pid(some.inside, some.extracts[0].pid)
+
+    def _shifts(self) -> dict[str, int]:
+        """Node -> what must be added to numbers in its files' names, where all that can be compared agree."""
+        found: dict[str, set[int]] = {}
+        for inside, pid, rank in self._claims():
+            node, said = self.folder_node(inside), self.of_name(inside, pid)
+            if node and rank is not None and said is not None and self.names[inside].child is None:
+                found.setdefault(node, set()).add(rank - said)
+        return {node: shifts.pop() for node, shifts in found.items() if len(shifts) == 1}
+
+    def _from_names(self) -> None:
+        for inside, pid, rank in list(self._claims()):
+            if rank is None and pid and self.names[inside].child is None:
+                above = self.parents.get((self.folder_node(inside), pid))
+                if above is None or self.pids.get((self.folder_node(inside), above)) is None:
+                    self._learn(inside, pid, self.of_name(inside, pid))
+        for file in self.brought.stacks:
+            for process in file.processes:
+                rank, worker = self.of_stack(file, process)
+                for thread in process.threads if rank is not None and not worker else ():
+                    if thread.thread_id and self.threads.setdefault(thread.thread_id, rank) != rank:
+                        self.threads[thread.thread_id] = None
+        for dump in self.brought.dumps:  # and the other way round: a bare dump of faulthandler has no name and no pid
+            rank = self.of_name(dump.inside)
+            for number in threads_of(dump.reduced) if rank is not None else ():
+                if self.threads.setdefault(number, rank) not in (rank, None):
+                    self.threads[number] = None
+
+    def _rank_nodes(self) -> dict[int, str]:
+        said: dict[int, Counter[str]] = {}
+        for log in self.brought.logs:
+            for rank, host in log.hosts.items():
+                said.setdefault(rank, Counter())[host] += 1
+        for rank, host in self.ras.items():
+            said.setdefault(rank, Counter())[host] += 1
+        for inside, pid, rank in self._claims():
+            mine = rank if rank is not None else self.of_name(inside, pid)
+            if mine is not None and (node := self.folder_node(inside)):
+                said.setdefault(mine, Counter())[node] += 2
+        for dump in self.brought.dumps:
+            mine, node = self.of_dump(dump), self.folder_node(dump.inside)
+            if mine is not None and node:
+                said.setdefault(mine, Counter())[node] += 2
+        return {rank: counts.most_common(1)[0][0] for rank, counts in said.items()}
+
+
+def looks_like_a_worker(process: ProcessStack) -> bool:
+    """A data-loader worker has the worker's loop of torch below everything it does."""
+    main = process.main
+    return main is not None and any(
+        frame.function.rpartition(".")[2] == "_worker_loop" and "torch/utils/data" in frame.file
+        for frame in main.frames
+    )
+
+
+def threads_of(reduced: dict[str, Any] | None) -> set[int]:
+    """pthread ids of the threads that enqueued what a dump tells in full (a row's last column but one)."""
+    rows = [row for group in (reduced or {}).get("groups", ()) for row in (*group["pending"], *group["last"])]
+    return {row[-2] for row in rows[:MOST_THREADS] if row[-2]}
+
+
+def earlier_attempts(names: dict[PurePosixPath, Named]) -> set[PurePosixPath]:
+    """Files of attempts before the last one of a run folder of torchrun: they are of a job that was started again."""
+    last: dict[PurePosixPath, int] = {}
+    at: dict[PurePosixPath, tuple[PurePosixPath, int]] = {}
+    for inside, name in names.items():
+        folder = next((one for one in inside.parents if one.name.startswith("attempt_")), None)
+        if folder is not None and name.attempt is not None:
+            at[inside] = (folder.parent, name.attempt)
+            last[folder.parent] = max(last.get(folder.parent, 0), name.attempt)
+    return {inside for inside, (run, attempt) in at.items() if attempt < last[run]}
