@@ -2,10 +2,12 @@
 
     python -m probes run --nodes 'gpu-[001-064]' --suite capture
     python -m probes run --local
+    python -m probes explain evidence/
     python -m probes list
     python -m probes record gpu-007 ib.ports port-down
 
-Exit status: 0 every probe of every node was answered, 1 some were not, 2 bad input.
+Exit status: 0 every probe of every node was answered, 1 some were not, 2 bad input. Of explain: 0 a cause is
+named, 3 none is, 2 bad input or not one file could be read.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from probes import catalog, nodeset, record, report, suites
+from probes import catalog, explain, nodeset, record, report, suites
 from probes.core import Capture, Reading
+from probes.intake import NoSuchPath
 from probes.transport import NodeEnd, Settings, Target, local, replay, ssh, sshconfig, trust
 
 BAD_INPUT = 2
@@ -35,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         return int(options.act(options))
-    except (Refused, nodeset.NodesetError, replay.BundleError, record.RecordError, suites.Unknown) as error:
+    except (Refused, nodeset.NodesetError, replay.BundleError, record.RecordError, NoSuchPath, suites.Unknown) as error:
         print(f"probes: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
@@ -48,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m probes", description="Ask nodes, or read recorded captures.")
-    acts = parser.add_subparsers(required=True, metavar="run | list | record")
+    acts = parser.add_subparsers(required=True, metavar="run | explain | list | record")
     run = acts.add_parser("run", help="run a suite of probes on nodes, on this machine, or over recorded captures")
     where = run.add_mutually_exclusive_group(required=True)
     where.add_argument("--nodes", metavar="NODESET", help="folded nodeset, such as 'gpu-[001-064],login1'")
@@ -62,6 +65,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--time", metavar="SECONDS", type=_positive, default=int(Settings().run_s), help="end of the run")
     _ssh_options(run)
     run.set_defaults(act=_run)
+    why = acts.add_parser("explain", help="say what is wrong from files: captures, logs, stacks, dumps, in any layout")
+    why.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files, folders and archives of them")
+    why.add_argument("--json", action="store_true", help="the verdict as JSON, see docs/explain.md")
+    why.set_defaults(act=lambda options: explain.command(options.paths, options.json))
     listing = acts.add_parser("list", help="suites and probes")
     listing.set_defaults(act=lambda _: report.listing())
     keep = acts.add_parser("record", help="record one probe of one node as a test case")

@@ -187,14 +187,14 @@ class Who:
                 said.setdefault(rank, Counter())[host] += 1
         for rank, host in self.ras.items():
             said.setdefault(rank, Counter())[host] += 1
-        for inside, pid, rank in self._claims():
-            mine = rank if rank is not None else self.of_name(inside, pid)
-            if mine is not None and (node := self.folder_node(inside)):
-                said.setdefault(mine, Counter())[node] += 2
+        for inside, pid, told in self._claims():
+            claimed = told if told is not None else self.of_name(inside, pid)
+            if claimed is not None and (node := self.folder_node(inside)):
+                said.setdefault(claimed, Counter())[node] += 2
         for dump in self.brought.dumps:
-            mine, node = self.of_dump(dump), self.folder_node(dump.inside)
-            if mine is not None and node:
-                said.setdefault(mine, Counter())[node] += 2
+            claimed, node = self.of_dump(dump), self.folder_node(dump.inside)
+            if claimed is not None and node:
+                said.setdefault(claimed, Counter())[node] += 2
         return {rank: counts.most_common(1)[0][0] for rank, counts in said.items()}
 
 

@@ -1,0 +1,196 @@
+"""python -m probes explain: from files that people have to a verdict, with no server and no database.
+
+Exit status: 0 a cause is named, 3 none is, 2 not one file could be read. The JSON is described in docs/explain.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from probes import intake
+from probes.core import clean
+from probes.diagnosis import Diagnosis, Reason, diagnose
+from probes.diagnosis.core import seen
+from probes.diagnosis.paths import WORST, PathState
+from probes.diagnosis.ranking import Ranked, causes
+from probes.report import count
+
+SCHEMA = 1
+NAMED, NOTHING_READ, NO_CAUSE = 0, 2, 3
+SUBJECT = ("node", "rank", "gpu", "bus_id", "hca", "port", "switch", "group")
+LANES = ("hardware", "communication", "framework")
+_MARK = {"implicated": "[red]◆[/]", "suspect": "[yellow]▲[/]", "not known": "[magenta]○[/]", "ruled out": "[green]✓[/]"}
+_SHOWN = 0.005  # of the other hypotheses: less is not worth a line
+_MOST_UNREAD = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """`read`: how many readings the verdict rests on."""
+
+    diagnosis: Diagnosis
+    read: int
+    unread: tuple[intake.Unread, ...]
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        if not self.read:
+            return NOTHING_READ
+        return NO_CAUSE if self.diagnosis.verdict.hypothesis.cause in ("none", "unknown") else NAMED
+
+
+def explain(paths: Sequence[Path]) -> Explained:
+    """Read everything under these paths and judge it. Raises intake.NoSuchPath."""
+    found = intake.read(paths)
+    diagnosis = diagnose(seen(reading, ref) for ref, reading in found.readings)
+    return Explained(diagnosis, len(found.readings), found.unread)
+
+
+def command(paths: Sequence[Path], as_json: bool) -> int:
+    """Explain and print; the exit status. Raises intake.NoSuchPath."""
+    told = explain(paths)
+    if as_json:
+        print(json.dumps(explained_as_json(told), indent=1, ensure_ascii=True))
+    else:
+        _Page(told).show()
+    for rule, why in told.diagnosis.failed.items():
+        print(f"probes: the rule {rule} stopped on this evidence: {clean(why)}", file=sys.stderr)
+    if told.status == NOTHING_READ:
+        print("probes: not one of these files could be read as evidence", file=sys.stderr)
+    return told.status
+
+
+# JSON ---------------------------------------------------------------------------------------------------------------
+
+
+def explained_as_json(told: Explained) -> dict[str, Any]:
+    """The form of schema 1, see docs/explain.md."""
+    ranked = told.diagnosis.ranked
+    shares = rounded([one.probability for one in ranked])
+    return {
+        "schema": SCHEMA,
+        "verdict": told.diagnosis.verdict.hypothesis.cause,
+        "hypotheses": [_hypothesis(one, share) for one, share in zip(ranked, shares, strict=True)],
+        "paths": {path.id: _path(path) for path in told.diagnosis.paths.values()},
+        "unread": [{"file": one.file, "why": clean(one.why)} for one in told.unread],
+    }
+
+
+def _hypothesis(one: Ranked, share: float) -> dict[str, Any]:
+    hypothesis = one.hypothesis
+    return {
+        "cause": hypothesis.cause,
+        "subject": {key: hypothesis.subject[key] for key in SUBJECT if key in hypothesis.subject},
+        "probability": share,
+        "says": clean(hypothesis.says),
+        "because": [_reason(reason) for reason in hypothesis.because],
+        "against": [_reason(reason) for reason in hypothesis.against],
+        "would_change": [clean(says) for says in hypothesis.would_change],
+        "runbook": None,
+    }
+
+
+def _reason(reason: Reason) -> dict[str, str]:
+    return {"says": clean(reason.says), "reading": reason.reading}
+
+
+def _path(path: PathState) -> dict[str, Any]:
+    steps = [
+        {"id": step.id, "question": step.question, "state": step.state, "why": clean(step.why)} for step in path.steps
+    ]
+    return {"state": path.state, "steps": steps}
+
+
+def rounded(shares: Sequence[float], digits: int = 4) -> list[float]:
+    """Rounded so that the sum stays 1: what rounding down loses goes to those that lost most."""
+    scale = 10**digits
+    units = [int(share * scale) for share in shares]
+    missing = round(sum(shares) * scale) - sum(units)
+    by_loss = sorted(range(len(shares)), key=lambda at: units[at] - shares[at] * scale)
+    for at in by_loss[:missing]:
+        units[at] += 1
+    return [unit / scale for unit in units]
+
+
+# For people -----------------------------------------------------------------------------------------------------------
+
+
+class _Page:
+    def __init__(self, told: Explained) -> None:
+        self.told = told
+        self.console = Console(highlight=False, soft_wrap=True)
+
+    def show(self) -> None:
+        """The verdict and what it rests on, what else it may be, the paths, and the files that told nothing."""
+        if self.told.read:
+            first, *others = self.told.diagnosis.ranked
+            self._verdict(first)
+            self._others(others)
+            self._paths(self.told.diagnosis.paths)
+        self._unread()
+
+    def _line(self, text: str, indent: int = 2) -> None:
+        self.console.print(" " * indent + text)
+
+    def _verdict(self, one: Ranked) -> None:
+        hypothesis = one.hypothesis
+        self.console.print(f"[bold]{_safe(hypothesis.says)}[/]")
+        title = causes()[hypothesis.cause]["title"]
+        self._line(f"{_percent(one.probability)}  {hypothesis.cause}: {_safe(title)}", 0)
+        self._reasons("because", hypothesis.because)
+        self._reasons("against", hypothesis.against)
+        for under in one.consequences:
+            self._line(f"[dim]it explains[/]  {_safe(under.says)}")
+        for says in hypothesis.would_change:
+            self._line(f"[dim]would change it[/]  {_safe(says)}")
+
+    def _reasons(self, word: str, reasons: Sequence[Reason]) -> None:
+        for reason in reasons:
+            self._line(f"[dim]{word}[/]  {_safe(reason.says)}  [dim]{_safe(reason.reading)}[/]")
+
+    def _others(self, others: Sequence[Ranked]) -> None:
+        shown = [one for one in others if one.probability >= _SHOWN]
+        if shown:
+            self.console.print("\n[bold]Also possible[/]")
+        for one in shown:
+            self._line(f"{_percent(one.probability):>5}  {one.hypothesis.cause}  {_safe(one.hypothesis.says)}")
+
+    def _paths(self, paths: Mapping[str, PathState]) -> None:
+        for lane in LANES:
+            self.console.print(f"\n[bold]{lane.capitalize()}[/]")
+            mine = [path for path in paths.values() if path.lane == lane]
+            for path in sorted(mine, key=lambda one: -WORST.index(one.state)):
+                worst = max(path.steps, key=lambda step: WORST.index(step.state))
+                self._line(f"{_MARK[path.state]} {_safe(path.title)}: {path.state}. [dim]{_safe(worst.why)}[/]")
+
+    def _unread(self) -> None:
+        by_why: dict[str, list[str]] = defaultdict(list)
+        for one in self.told.unread:
+            by_why[clean(one.why)].append(one.file)
+        if by_why:
+            self.console.print(f"\n[bold]Not read[/]  {count(len(self.told.unread), 'file')}")
+        for why, files in list(by_why.items())[:_MOST_UNREAD]:
+            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+            self._line(f"[dim]·[/] {_safe(files[0])}{more}: {_safe(why)}")
+        if len(by_why) > _MOST_UNREAD:
+            self._line(f"and for {len(by_why) - _MOST_UNREAD} more reasons: --json lists them")
+
+
+def _percent(share: float) -> str:
+    """Nothing here is certain, so no share is shown as 100 %."""
+    return ">99 %" if share > 0.995 else f"{100 * share:.{1 if share < 0.1 else 0}f} %"
+
+
+def _safe(text: str) -> str:
+    """Text that may be a node's, for rich."""
+    return escape(clean(text)).replace("\n", " ")
