@@ -16,15 +16,12 @@ from probes.intake.who import Who
 
 @dataclass(frozen=True, slots=True)
 class _Held:
+    """`taken_with`: the file's path without its rank, which dumps of one moment share. `reached`: the last record."""
+
     file: DumpFile
     dump: Dump
-    taken_with: str  # the file's name without its rank: dumps of one moment share it
-
-    @property
-    def reached(self) -> int:
-        """How far its rank was: the last record, over all groups."""
-        records = [entry.record for group in self.dump.groups for entry in group.last if entry.record is not None]
-        return max(records, default=-1)
+    taken_with: str
+    reached: int
 
     @property
     def score(self) -> tuple[int, int, bool, bool]:
@@ -49,7 +46,7 @@ def dump_readings(
             yield Unread(file.ref, "a flight-recorder dump, but neither its name nor another file says of which rank")
         else:
             try:
-                held.setdefault(rank, []).append(_Held(file, _dump(file, rank, who), _without_rank(file)))
+                held.setdefault(rank, []).append(_held(file, rank, who))
             except ParseError as error:
                 yield Unread(file.ref, str(error))
     best = {rank: max(some, key=lambda one: one.score) for rank, some in held.items()}
@@ -66,6 +63,15 @@ def dump_readings(
             missing = Missing(rank, None, f"{file.ref}: {file.why}"[:1000], "", True)
             node = who.node(rank, file.inside)
             yield file.ref, reading(node, "rank.flight_recorder", FlightRecorder(node, (), (missing,), 0))
+
+
+def _held(file: DumpFile, rank: int, who: Who) -> _Held:
+    dump = _dump(file, rank, who)
+    records = [entry.record for group in dump.groups for entry in group.last if entry.record is not None]
+    said = rank - who.shift.get(who.folder_node(file.inside), 0)
+    parts = [part for part in file.inside.parts if part != dump.host]
+    taken_with = re.sub(rf"(?<!\d)0*{said}(?!\d)", "#", "/".join(parts))
+    return _Held(file, dump, taken_with, max(records, default=-1))
 
 
 def _dump(file: DumpFile, rank: int, who: Who) -> Dump:
@@ -86,18 +92,12 @@ def _world(reduced: dict[str, Any]) -> int | None:
     return None
 
 
-def _without_rank(file: DumpFile) -> str:
-    return re.sub(r"\d+", "#", "/".join(part for part in file.inside.parts))
-
-
 def _outdated(held: dict[int, list[_Held]], best: dict[int, _Held]) -> dict[int, str]:
     """Ranks of which there is only a dump of a moment after which another rank was seen further on. Such a dump would
     make its rank look late. {rank: which rank moved}"""
-    found = {}
-    for rank, one in best.items():
-        for other, some in held.items():
-            then = [two.reached for two in some if two.taken_with == one.taken_with]
-            if other != rank and then and best[other].reached > max(then) and best[other].taken_with != one.taken_with:
-                found[rank] = f"rank {other} did"
-                break
-    return found
+    moved: dict[str, int] = {}
+    for rank, some in held.items():
+        for one in some:
+            if one.taken_with != best[rank].taken_with and one.reached < best[rank].reached:
+                moved.setdefault(one.taken_with, rank)
+    return {rank: f"rank {moved[one.taken_with]} did" for rank, one in best.items() if one.taken_with in moved}
