@@ -17,7 +17,7 @@ from incidents.forms import DeclareForm
 from incidents.models import Incident, Job, User
 from incidents.queries import alerts, people
 from incidents.queries import incident as queries
-from incidents.queries.board import needs
+from incidents.queries.board import needs, word_at_hand
 from incidents.queries.lines import lines
 from incidents.queries.timeline import HIDDEN
 from incidents.services import response
@@ -84,6 +84,7 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "phases": queries.phases(incident, now),
         "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
         "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
+        "word": word_at_hand(incident),
         "matrix": found,
         "standouts": queries.standouts(found),
         "lines": lines(incident),
