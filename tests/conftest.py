@@ -127,7 +127,7 @@ def signed_in_state(chromium: Any, server: Golden15) -> Any:
     context = chromium.new_context()
     page = context.new_page()
     page.goto(server.fresh_link())
-    page.wait_for_url("**/fleet/main/")
+    page.get_by_role("button", name="Sign out").wait_for()
     state = context.storage_state()
     context.close()
     return state

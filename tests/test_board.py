@@ -68,6 +68,17 @@ def test_not_one_node_reached_waits_in_every_phase_until_a_capture_is_answered(a
     assert needs() == [("bad", "its node could not be reached")]
 
 
+def test_when_all_have_answered_the_word_for_it_is_at_hand(ada: User) -> None:
+    one = opened(ada)
+    assert board.word_at_hand(one) == ""
+    ended(one, 3, 4)
+    assert board.word_at_hand(one) == "", "a person says what is with the fourth"
+    ended(one, 4, 4)
+    assert board.word_at_hand(one) == "all 4 nodes answered"
+    one.phase = "triage"
+    assert board.word_at_hand(one) == ""
+
+
 def test_the_most_pressing_comes_first(ada: User) -> None:
     ended(opened(None, ago=150), 2, 3)
     opened(ada, ago=200)

@@ -154,7 +154,12 @@ def test_nothing_overflows_and_axe_is_content_at_each_size(
     declared(page)
     captured(page)
     here = page.url
-    for name, address in (("incident", here), ("list", "/incidents/"), ("declare", "/incidents/declare")):
+    for name, address in (
+        ("incident", here),
+        ("list", "/incidents/"),
+        ("declare", "/incidents/declare"),
+        ("timeline", f"{here}/timeline"),
+    ):
         page.goto(address)
         page.screenshot(path=tmp_path / f"{name}-{size}-{scheme}.png", full_page=True)
         check_accessibility(page)

@@ -13,7 +13,7 @@ from tests.support.people import declared, manage
 from tests.support.server import Golden15
 
 pytestmark = pytest.mark.browser
-WIDTHS = (390, 761, 1024, 1440)
+WIDTHS = (390, 761, 1001, 1429, 1430, 1440)
 AGE = """
 from datetime import timedelta
 from incidents.models import Incident, Phase
@@ -31,6 +31,12 @@ OVER = """() => [...document.querySelectorAll('.phase')].flatMap(phase => [...ph
   .filter(one => one.getBoundingClientRect().right > phase.getBoundingClientRect().right + 0.5
     || one.getBoundingClientRect().bottom > phase.getBoundingClientRect().bottom + 0.5)
   .map(one => one.outerHTML))"""
+COVERED = """() => {
+  const range = document.createRange();
+  range.selectNodeContents(document.querySelector('.phase.now .clock'));
+  const button = document.querySelector('.advance summary');
+  return button ? range.getBoundingClientRect().right - button.getBoundingClientRect().left : -1;
+}"""
 
 
 def advance(page: Any, of: str, to: str) -> None:
@@ -63,8 +69,9 @@ def test_nothing_jumps_and_nothing_overflows_in_any_phase(
             page.set_viewport_size({"width": width, "height": 900})
             page.screenshot(path=tmp_path / f"{phase.split()[0]}-{width}.png")
             assert page.evaluate(OVER) == [], (phase, width)
+            assert page.evaluate(COVERED) < 0, (phase, width)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (phase, width)
-            if width > 760:
+            if width > 1000:
                 assert boxes(page) == at_first.setdefault(width, boxes(page)), (phase, width)
         check_accessibility(page)
         if to:

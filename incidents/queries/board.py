@@ -61,6 +61,14 @@ def _needs_of(
         yield Need(incident, 2, "warn", f"capture ended, {nodes - answered} of {nodes} nodes did not answer")
 
 
+def word_at_hand(incident: Incident) -> str:
+    """Why the present phase may be over, in words for the form; "" where only a person can say."""
+    answered, nodes = _capture_ends([incident]).get(incident.pk, (0, 0))
+    if incident.phase != CAPTURE or not nodes or answered < nodes:
+        return ""
+    return "its node answered" if nodes == 1 else f"all {nodes} nodes answered"
+
+
 def _capture_ends(incidents: list[Incident]) -> dict[int, tuple[int, int]]:
     """(nodes that answered, nodes asked) of each incident's last capture that ended, by incident. One query."""
     ended = Event.objects.filter(incident__in=incidents, kind="suite_ended", payload__suite=CAPTURE).order_by("seq")

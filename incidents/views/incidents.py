@@ -17,24 +17,15 @@ from incidents.forms import DeclareForm
 from incidents.models import Incident, Job, User
 from incidents.queries import alerts, diagnosis, people
 from incidents.queries import incident as queries
-from incidents.queries.board import needs
+from incidents.queries.board import needs, word_at_hand
 from incidents.queries.lines import lines
 from incidents.queries.timeline import HIDDEN
 from incidents.services import response
 from incidents.services.fleet import Refused
 from incidents.views.acting import by, post_only
 
-SLOTS = (
-    "head",
-    "phases",
-    "verdict",
-    "paths",
-    "standouts",
-    "matrix",
-    "tally",
-    "timeline",
-    "thumb",
-)  # the parts of the page that live
+# The parts of the page that live.
+SLOTS = ("head", "phases", "verdict", "paths", "standouts", "matrix", "tally", "timeline", "thumb")
 
 
 @never_cache
@@ -95,6 +86,7 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
         "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
         **_verdict(incident),
+        "word": word_at_hand(incident),
         "matrix": found,
         "standouts": queries.standouts(found),
         "lines": lines(incident),

@@ -1,0 +1,81 @@
+"""The list of incidents in Chromium: it updates itself, and says when it cannot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support.people import declared, manage
+from tests.support.server import Golden15
+
+pytestmark = pytest.mark.browser
+NEW = """
+from incidents.services.response import declare
+print(declare("nowhere-7", None, 1, "{title}").pk)
+"""
+
+
+def opened(server: Golden15, title: str) -> str:
+    """An incident that no person declared, as an alert opens one; its number."""
+    return manage(server, "shell", "-c", NEW.format(title=title)).split()[-1]
+
+
+def test_an_incident_that_opens_elsewhere_appears_and_can_be_taken_from_the_list(
+    page: Any, server: Golden15, check_accessibility: Any
+) -> None:
+    page.goto("/incidents/")
+    expect(page.locator("#list-chip")).to_have_text(re.compile(r"^live · \d s$"))
+    pk = opened(server, "all-reduce stalled")
+    expect(page.get_by_role("link", name=f"INC-{pk} all-reduce stalled")).to_be_visible(timeout=15_000)
+    needs = page.get_by_role("region", name="Needs a human")
+    expect(needs.get_by_text(f"INC-{pk} its node could not be reached")).to_be_visible(timeout=30_000)
+    check_accessibility(page)
+    page.get_by_role("button", name=f"Take it: command of INC-{pk}").click()
+    page.wait_for_url(f"**/incidents/{pk}")
+    expect(page.get_by_text("you command")).to_be_visible()
+
+
+def test_focus_stays_where_it_is_when_the_list_changes(page: Any, server: Golden15) -> None:
+    declared(page)
+    name = page.get_by_role("heading", level=1).inner_text()
+    page.goto("/incidents/")
+    link = page.get_by_role("link", name=re.compile(re.escape(name.replace(" · ", " "))))
+    link.focus()
+    pk = opened(server, "another")
+    expect(page.get_by_role("link", name=f"INC-{pk} another")).to_be_visible(timeout=15_000)
+    expect(link).to_be_focused()
+
+
+def test_a_list_without_answers_says_so_and_recovers(
+    page: Any, visit: Callable[..., Any], check_accessibility: Any
+) -> None:
+    page.clock.install()
+    page.goto("/incidents/")
+    banner = page.locator("#list-banner")
+    page.route("**/incidents/state", lambda route: route.fulfill(status=503))
+    page.clock.run_for(14_000)
+    expect(banner).to_be_hidden()
+    page.clock.run_for(6_000)
+    says = r"Golden15 has not answered for 0:(1[5-9]|2\d)\. This is the list as it was at \d\d:\d\d:\d\d UTC\."
+    expect(banner).to_have_text(re.compile(f"^{says}$"))
+    expect(page.locator("#list-chip")).to_have_text("stale")
+    check_accessibility(page)
+    page.unroute("**/incidents/state")
+    for _ in range(20):
+        page.clock.run_for(1_000)
+        page.wait_for_timeout(20)
+    expect(banner).to_be_hidden()
+    expect(page.locator("body")).to_have_attribute("data-live", "live")
+    page.troubles[:] = [text for text in page.troubles if "503" not in text]
+
+
+def test_who_was_signed_out_is_led_to_the_sign_in_page(page: Any) -> None:
+    page.goto("/incidents/")
+    cookies = page.context.cookies()
+    page.context.clear_cookies(name="golden15_session")
+    page.wait_for_url("**/sign-in/**", timeout=15_000)
+    page.context.add_cookies(cookies)
