@@ -160,6 +160,35 @@ def test_two_jobs_on_one_port_are_not_compared_with_each_other(serve: Callable[.
     assert "0xbb" not in polls[json.loads(head)["first"] :] and not server.reports
 
 
+SERVER = """
+import signal, socket, sys
+listening = socket.create_server(("127.0.0.1", 28028))
+print(flush=True)
+for _ in range(2):
+    link, _ = listening.accept()
+    with link, link.makefile("rwb") as lines:
+        for line in lines:
+            if line == b"VERBOSE STATUS\\n":
+                lines.write(b"NCCL version 2.24.3 compiled with CUDA 12.6\\n")
+                break
+            lines.write(b"OK\\n")
+            lines.flush()
+signal.pause()
+"""
+
+
+@pytest.mark.needs_root
+def test_ranks_with_a_network_of_their_own_are_asked_inside_it(started: list[subprocess.Popen[bytes]]) -> None:
+    """As in a container: what listens there is not seen from the node's own network."""
+    env = {"RANK": "0", "WORLD_SIZE": "1", "PATH": os.environ["PATH"]}
+    inside = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" -c "$1"', sys.executable, SERVER]
+    started.append(subprocess.Popen(inside, env=env, stdout=subprocess.PIPE))
+    assert started[-1].stdout and started[-1].stdout.readline() == b"\n"
+    capture = capture_here(PROBE)
+    assert capture.outcome == "ok", capture.why
+    assert parse(capture.text).report.version == "2.24.3"
+
+
 def test_of_thousands_of_ranks_a_node_sends_its_own_and_those_that_stand_out() -> None:
     """Three of 8000 are late: that they are the few must still be known when the others are left out."""
     said = json.loads(recorded("json_behind")[0])

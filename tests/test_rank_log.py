@@ -20,6 +20,7 @@ from probes.catalog._log_read import read_log
 from probes.catalog.rank_log import PROBE, findings, parse
 from probes.core import ParseError
 from tests.support.collectors import capture_here, old_and_new_pythons
+from tests.support.namespaces import unshare_mounts
 from tests.support.wait import until
 
 NOW = 1795960000.0  # 2026-11-29 13:46:40 UTC, by date(1)
@@ -235,7 +236,7 @@ RANK = """
 import os, signal, sys
 print("NCCL version 2.27.7+cuda12.8", flush=True)
 who = os.environ["RANK"]
-print(f"[rank{who}]: RuntimeError: CUDA error: unknown error", file=sys.stderr, flush=True)
+print("[rank%s]: RuntimeError: CUDA error: unknown error" % who, file=sys.stderr, flush=True)
 signal.pause()
 """
 
@@ -310,6 +311,35 @@ def test_one_file_of_two_ranks_is_read_once(job: Job) -> None:
     assert {event.rank for event in log.events if event.kind == "cuda_error"} == {0, 1}
 
 
+def test_a_file_that_two_ranks_know_by_two_names_is_read_once(job: Job) -> None:
+    one, other = job.folder / "one.log", job.folder / "other.log"
+    one.touch()
+    os.link(one, other)
+    for rank, path in ((0, one), (1, other)):
+        with open(path, "ab") as file:
+            job.start(rank, subprocess.DEVNULL, file)
+    until(written(one, "[rank0]"))
+    until(written(one, "[rank1]"))
+    (log,) = [log for log in job.logs() if log.file in (str(one), str(other))]
+    assert (log.rank, sorted(log.writers)) == (None, [0, 1])
+
+
+@pytest.mark.needs_root
+def test_files_of_a_rank_in_a_container_are_read_through_its_own_root(job: Job) -> None:
+    """A mount namespace with a file system that does not exist outside it."""
+    inside = job.folder / "inside"
+    inside.mkdir()
+    script = f"mount -t tmpfs none {inside} && echo 'NCCL INFO Using network IB' > {inside}/nccl.log && "
+    script += f"exec {sys.executable} -c '{RANK}' > {inside}/out 2>&1"
+    known = {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "golden15.test", "MASTER_PORT": job.port}
+    known |= {"PATH": os.environ["PATH"], "NCCL_DEBUG_FILE": f"{inside}/nccl.log"}
+    job.processes.append(subprocess.Popen(["unshare", *unshare_mounts(), "sh", "-c", script], env=known))
+    logs = until(lambda: {log.file: log for log in job.logs() if log.events})
+    assert not list(inside.iterdir()), "nothing of it is seen from outside"
+    assert logs[f"{inside}/nccl.log"].events[0].name == "IB"
+    assert "cuda_error" in {event.kind for event in logs[f"{inside}/out"].events}
+
+
 def test_a_file_that_was_deleted_while_it_is_open_is_read_through_its_process(job: Job) -> None:
     err = job.folder / "err.log"
     with open(err, "wb") as stderr:
@@ -343,6 +373,7 @@ def test_what_tee_keeps_of_a_pipe_is_read(job: Job) -> None:
     (log,) = [log for log in logs if log.file == str(kept)]
     assert log.writers == (1,) and log.how == "through a pipe to tee"
     assert [log.why for log in logs if log.kept == "pipe"] == [f"tee ({tee.pid})"] * 2
+    assert "rank.output_lost" not in {finding.code for finding in findings(RankLogs(tuple(logs)))}
 
 
 def test_nccls_own_file_and_the_run_folder_of_torchrun_are_found(job: Job) -> None:
