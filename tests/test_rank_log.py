@@ -83,6 +83,13 @@ def test_without_a_zone_a_local_time_stays_a_stamp() -> None:
     assert (line.at, line.clock, line.stamp) == (None, "", "11-29 14:13:49")
 
 
+def test_a_line_without_a_time_is_known_to_come_after_the_last_of_its_rank() -> None:
+    text = "[rank0]:[E1129 14:13:49.0 P.cpp:1] x\n[rank1]:[E1129 14:14:00.0 P.cpp:1] x\n"
+    text += "[rank0]: Fatal Python error: Aborted\n"
+    (event,) = read_log(text, Zone(NOW + 9000, 0))[0]
+    assert (event.at, event.after) == (None, 1795961629.0)
+
+
 # Blocks of lines
 
 
@@ -383,17 +390,23 @@ def test_nccls_own_file_and_the_run_folder_of_torchrun_are_found(job: Job) -> No
         (attempt / local).mkdir(parents=True)
     (attempt / "1" / "error.json").write_text(json.dumps({"message": {"message": "ValueError: gone", "extraInfo": {}}}))
     named = str(job.folder / "nccl.%h.%p.txt")
+    # In a container %h is another name: the file that is open under the part before it is taken too.
+    other = job.folder / "nccl.container-7.1.txt"
+    program = f"held = open({str(other)!r}, 'w'); held.write('NCCL version 2.27.7+cuda12.8'); held.flush(); {RANK}"
     job.start(
         4,
         subprocess.DEVNULL,
         subprocess.DEVNULL,
+        program,
         LOCAL_RANK="0",
         NCCL_DEBUG_FILE=named,
         TORCHELASTIC_ERROR_FILE=str(attempt / "0" / "error.json"),
     )
     mine = Path(named.replace("%h", os.uname().nodename).replace("%p", str(job.processes[0].pid)))
     mine.write_text("gpu-a:1:1 [0] NCCL INFO Using network IB\n")
-    found = {log.file: log for log in until(lambda: [log for log in job.logs() if log.kept == "read"])}
+    until(written(other, "NCCL"))
+    found = {log.file: log for log in job.logs()}
+    assert found[str(other)].how == "NCCL_DEBUG_FILE" and found[str(other)].events[0].kind == "nccl_version"
     assert found[str(mine)].events[0].kind == "nccl_net" and found[str(mine)].rank == 4
     gone = found[str(attempt / "1" / "error.json")]
     assert (gone.rank, gone.how, gone.events[0].name) == (5, "run folder", "ValueError")

@@ -90,6 +90,7 @@ class LogEvent:
     where: str = ""  # file:line in the user's code, a path, or the HCA
     at: float | None = None
     last_at: float | None = None
+    after: float | None = None  # without a time of its own: the last one that this rank had written before
     clock: Clock = ""
     stamp: str = ""
     line: int | None = None  # counted from 1
