@@ -100,7 +100,7 @@ def test_without_py_spy_the_worker_server_tells_its_stacks(start_rank: Any, tmp_
     capture = capture_here(PROBE)
     process = of(rank.pid, capture)
     assert (process.how, waits_in(process).op) == ("worker server", "all_reduce")
-    assert rank.end() == ["POST /handler/dump_traceback"]
+    assert rank.end() == ["GET /handler/", "POST /handler/dump_traceback"]
     without = of(other.pid, capture)
     assert (without.how, without.threads) == ("", ())
     assert "py-spy is not on PATH" in without.why
@@ -152,6 +152,16 @@ def test_a_tool_that_hangs_costs_only_its_own_process(start_rank: Any, tmp_path:
     capture = capture_here(PROBE, path=str(tmp_path))
     assert "no answer within 4 s" in of(ranks[0].pid, capture).why
     assert "py-spy printed no thread" in of(ranks[1].pid, capture).why
+
+
+def test_a_program_for_another_processor_leaves_the_other_way(start_rank: Any, tmp_path: Path) -> None:
+    tool = tmp_path / "py-spy"
+    tool.write_bytes(b"\x7fELF" + b"\0" * 60)
+    tool.chmod(0o755)
+    rank = start_rank(0)
+    why = of(rank.pid, capture_here(PROBE, path=str(tmp_path))).why
+    assert "py-spy cannot be run here: Exec format error" in why
+    assert "no worker server" in why
 
 
 def test_a_refusal_says_what_to_allow(start_rank: Any, tmp_path: Path) -> None:

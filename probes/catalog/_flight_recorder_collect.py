@@ -142,15 +142,15 @@ def _from_server(row: Mapping[str, Any]) -> Callable[[], str]:
     def work() -> str:
         if row["state"] in ("T", "t"):
             return json.dumps({"why": "it is stopped, so a worker server in it cannot answer"})
-        path, why = _rank_reach.server_of(row)
+        path, can, why = _rank_reach.server_of(row)
         if not path:
             return json.dumps({"why": why})
-        can = _rank_reach.handlers(path)
         asked = [handler for handler in HANDLERS if handler[0] in can]
         if not asked:
-            return json.dumps({"why": "its worker server has no recorder" if can else "its worker server is silent"})
+            return json.dumps({"why": "its worker server has no flight recorder"})
         for name, query in asked:
-            data = _rank_reach.ask(path, f"POST /handler/{name}{query}", LIMITS["input_bytes"], SERVER_S - 1)
+            request = f"POST /handler/{name}{query}"
+            data = _rank_reach.ask(path, row["pid"], request, LIMITS["input_bytes"], SERVER_S - 1)
             if b'"entries"' in data or (data[:1] == b"\x80" and len(data) > EMPTY_BYTES):
                 break
         return _stamped(row, "worker server", path, None, data)
