@@ -39,6 +39,8 @@ WORK = "WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)
         ("[default1]:x", 5, "x"),  # torchrun's tee counts within the node; local rank 1 is rank 5 here
         ("[trainer7]:x", None, "x"),
         ("[3]: x", 3, "x"),
+        ("gpu-a: [rank3]:   File", 3, "  File"),
+        ("gpu-a: step 3", None, "gpu-a: step 3"),
         ("[1,12]<stderr>:x", 12, "x"),
         ("(WorkerDict pid=97397, ip=10.0.0.4) [rank2]: x", 2, "x"),
         ("2026-11-29 14:15:52,608 [rank0] INFO x", 0, "INFO x"),
@@ -76,6 +78,28 @@ def test_labels_of_srun_count_when_every_line_has_one() -> None:
 def test_a_local_time_is_taken_in_the_zone_of_the_node(text: str, at: float | None, clock: str) -> None:
     line = one_line(text, Zone(NOW, 3600))
     assert (line.at, line.clock) == (at, clock)
+
+
+def one_file(row: str, written: float) -> RankLog:
+    """A file that a node at UTC+1 sent, last changed at `written`."""
+    index = '{"now": 1795960000, "utc_offset_s": 3600, "ranks": [], "streams": [], "left_off": 0}'
+    place = '{"file": "x", "how": "stderr", "rank": 1, "pid": 7, "writers": [1], "deleted": false, "job": ""}'
+    facts = f'{{"outcome": "ok", "size": 9, "read": 9, "skipped": 0, "mtime": {written}}}'
+    return parse(f"==> golden15/rank-logs <==\n{index}\n\n==> log 0 <==\n{place}\n{facts}\n0 {row}\n").logs[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "at", "clock"),
+    [
+        (1795958029.5, 1795958029.5, "node"),  # 14:13:49 at UTC+1: the job lives in the node's zone
+        (1795961631.0, 1795961629.5, "file"),  # written an hour later: it lives in UTC
+        (1795941829.5, 1795941829.5, "file"),  # in India
+        (1795959000.0, 1795958029.5, "node"),  # 16 min 10 s: no difference of zones
+    ],
+)
+def test_a_job_in_another_zone_is_known_by_when_its_file_was_written(written: float, at: float, clock: str) -> None:
+    (event,) = one_file("[E1129 14:13:49.500000000 P.cpp:1] Heartbeat monitor timed out!", written).events
+    assert (event.at, event.clock) == (at, clock)
 
 
 def test_without_a_zone_a_local_time_stays_a_stamp() -> None:
@@ -179,6 +203,13 @@ def test_the_worst_event_of_a_rank_is_its_finding() -> None:
     assert "ALLREDUCE number 42 of group 0 (8 elements in, 8 out), for 600 s" in finding.says
     assert "last enqueued 45, last completed 41" in finding.says
     assert codes(text + "[rank2]: RuntimeError: CUDA error: unknown error\n") == [("rank.cuda_error", "bad")]
+
+
+def test_a_rank_that_had_nothing_open_when_it_was_asked_was_elsewhere() -> None:
+    text = "[rank5]: Received a dump signal due to a collective timeout from  rank 1 and we will try our best to dump. "
+    equal, behind = (f"{text}Last enqueued NCCL work: 9, last completed NCCL work: {n}.\n" for n in (9, 8))
+    assert codes(equal) == [("rank.outside", "warn")]
+    assert codes(behind) == []
 
 
 def test_who_only_lost_a_peer_is_told_as_a_consequence() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Clock = Literal["utc", "node", ""]
-"""What a line's time rests on: a printed zone, the zone of the node that was asked, or nothing."""
+Clock = Literal["utc", "node", "file", ""]
+"""What a line's time rests on: a printed zone, the zone of the node that was asked, or nothing.
+
+"file": the job runs in another zone than the node (a container); which one, the time of the last write tells."""
 
 Kept = Literal["read", "pipe", "terminal", "null", "socket", "unread"]
 

@@ -66,6 +66,16 @@ def _of_rank(rank: int, job: str, events: list[LogEvent]) -> Iterator[Finding]:
         if worst.secondary:
             says += ". A consequence: the cause is elsewhere"
         yield Finding(f"rank.{worst.kind}", _severity(worst), says, subject)
+    for event in events:
+        counts = (event.more.get("enqueued"), event.more.get("completed"))
+        if event.kind == "dump_signal" and counts[0] is not None and counts[0] == counts[1]:
+            says = (
+                f"rank {rank} had completed all it had enqueued ({counts[0]}) when it was asked for its flight recorder"
+            )
+            yield Finding(
+                "rank.outside", "warn", f"{says}: it was not in a collective; others may wait for it", subject
+            )
+            break
     begun = {str(event.more.get("comm")) for event in events if event.kind == "nccl_init_start"}
     done = {str(event.more.get("comm")) for event in events if event.kind == "nccl_init_done"}
     if begun - done:
