@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,12 @@ def hang(data_folder: Path) -> Iterator[Any]:
 
     yield start
     for job in jobs:
-        os.killpg(job.pid, signal.SIGCONT)
-        os.killpg(job.pid, signal.SIGKILL)
+        job.kill()
         job.wait()
     for entry in Path("/proc").iterdir():  # ranks have sessions of their own
         if entry.name.isdigit() and _of_our_job(entry):
-            os.kill(int(entry.name), signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _of_our_job(entry: Path) -> bool:
