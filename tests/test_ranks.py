@@ -268,10 +268,10 @@ def test_a_rank_in_a_container_has_the_pid_it_knows_itself_by(started: Processes
 
 def test_a_session_that_was_itself_started_with_a_rank_is_no_rank(started: Processes) -> None:
     """A shell in a pod has the pod's RANK, and so has the runner that it starts."""
-    pod = rank_env(1, 2, new_job())
-    _, said = started.start(READY, rank_env(0, 2, pod))  # something for it to find
-    read = parse(capture_here(PROBE, login=pod).text)
-    assert [rank.pid for rank in read.ranks if rank.run_id == pod["TORCHELASTIC_RUN_ID"]] == said["pid"]
+    job = new_job()
+    _, said = started.start(READY, rank_env(0, 2, job))  # something for it to find
+    read = parse(capture_here(PROBE, login=rank_env(1, 2, job)).text)
+    assert [rank.pid for rank in read.ranks if rank.run_id == job["TORCHELASTIC_RUN_ID"]] == said["pid"]
 
 
 def test_a_launcher_with_a_pods_rank_is_none_also_while_it_has_no_ranks_to_start(started: Processes) -> None:
