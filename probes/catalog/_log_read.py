@@ -23,7 +23,15 @@ FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last one
 _NEWEST = ("progress", "nccl_call")
 _SUMMED = ("nccl_link", "nccl_propagation")
 # Who raises an exception of these only waited: it is the consequence of what the event tells.
-WAITS = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "store_timeout", "barrier_missed", "collective_mismatch")
+WAITS = (
+    "watchdog_timeout",
+    "gloo_timeout",
+    "blocking_wait",
+    "store_timeout",
+    "barrier_missed",
+    "setup_missed",
+    "collective_mismatch",
+)
 
 
 class Tally:
