@@ -247,6 +247,8 @@ def test_a_reader_that_cannot_be_killed_is_left_alone(
 
 @pytest.mark.needs_root
 def test_a_login_that_may_not_look_is_told_what_to_allow(started: Processes) -> None:
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("cannot run here: no Python that another user may run")
     job = new_job()
     started.start("name('python3'); " + READY, rank_env(0, 2, job))
     program = Plan((PROBE,)).source(watch_stdin=False)
