@@ -414,6 +414,31 @@ def test_what_tee_keeps_of_a_pipe_is_read(job: Job) -> None:
     assert "rank.output_lost" not in {finding.code for finding in findings(RankLogs(tuple(logs)))}
 
 
+SLURMSTEPD = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(15, b"slurmstepd", 0, 0, 0)  # PR_SET_NAME
+kept = open(sys.argv[2], "wb", buffering=0)
+while data := os.read(int(sys.argv[1]), 65536):
+    kept.write(data)
+"""
+
+
+def test_what_slurm_keeps_of_a_pipe_is_read(job: Job) -> None:
+    """slurmstepd is not the parent of what it writes for on every node, and reads the pipe by another number than 0."""
+    kept = job.folder / "slurm-812.out"
+    reads, writes = os.pipe()
+    argv = [sys.executable, "-c", SLURMSTEPD, str(reads), str(kept)]
+    job.processes.append(subprocess.Popen(argv, pass_fds=[reads], stdin=subprocess.DEVNULL))
+    os.close(reads)
+    job.start(6, writes, writes)
+    os.close(writes)
+    until(written(kept, "unknown error"))
+    logs = job.logs()
+    (log,) = [log for log in logs if log.file == str(kept)]
+    assert (log.rank, log.how) == (6, "through a pipe to slurmstepd")
+    assert "rank.output_lost" not in {finding.code for finding in findings(RankLogs(tuple(logs)))}
+
+
 def test_nccls_own_file_and_the_run_folder_of_torchrun_are_found(job: Job) -> None:
     """Rank 1 is gone: its error file is found beside that of rank 0, and its rank is counted on from there."""
     attempt = job.folder / "none_x" / "attempt_0"
