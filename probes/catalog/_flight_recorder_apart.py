@@ -1,8 +1,12 @@
-"""Reads a flight-recorder dump on the dashboard's side, in a process of its own with little memory and time."""
+"""Reads a flight-recorder dump on the dashboard's side, in a process of its own with little memory and time.
+
+For files that people bring: a dump itself says neither its rank nor its node.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +16,7 @@ from typing import Any
 
 from probes.catalog._flight_recorder import LIMITS
 from probes.catalog._flight_recorder_decode import Refused
+from probes.catalog._flight_recorder_facts import Dump, dump_of
 
 PROGRAM = """
 import json, sys
@@ -47,3 +52,13 @@ def reduce_apart(data: bytes, limits: Mapping[str, int] = LIMITS) -> dict[str, A
     if "refused" in told:
         raise Refused(told["refused"])
     return dict(told["reduced"])
+
+
+def dump_from_file(name: str, data: bytes, mtime: float | None = None) -> Dump:
+    """The Dump in a file that torch named: the rank is the number at the end of its name, -1 when there is none.
+
+    Raises Refused, and ParseError as dump_of.
+    """
+    rank = re.search(r"(\d{1,6})(?:\.json|\.pickle|\.pkl|\.txt)?$", name)
+    stamp = {"rank": int(rank.group(1)) if rank else -1, "pid": None, "host": "", "world_size": None, "how": "file"}
+    return dump_of(reduce_apart(data), {**stamp, "path": name, "mtime": mtime, "at": mtime, "bytes": len(data)})
