@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from probes.catalog._flight_recorder import LIMITS, reduce
-from probes.catalog._flight_recorder_apart import reduce_apart
+from probes.catalog._flight_recorder_apart import dump_from_file, reduce_apart
 from probes.catalog._flight_recorder_decode import Refused
 from probes.catalog._flight_recorder_facts import Dump, dump_of
 from probes.catalog._flight_recorder_values import folded_ranks
@@ -383,6 +383,22 @@ def test_a_garbled_dump_is_refused_or_read_but_never_anything_else() -> None:
     read, refused = map(int, done.stdout.split())
     assert read > 100
     assert refused > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("nccl_trace_rank_12", 12),
+        ("comm_lib_trace_rank_0", 0),
+        ("frjson_exit_rank_2.json", 2),
+        ("job7/dump", -1),
+        ("rank_3.tmp", -1),
+    ],
+)
+def test_a_file_that_people_bring_has_its_rank_from_its_name(name: str, rank: int) -> None:
+    data = (HANGS / "ddp_unused" / "fr_exit_rank_0").read_bytes()
+    told = dump_from_file(name, data)
+    assert (told.rank, told.pid, told.groups[0].enqueued) == (rank, None, 9)
 
 
 # The probe -----------------------------------------------------------------------------------------------------------

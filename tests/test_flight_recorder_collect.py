@@ -71,7 +71,18 @@ def test_a_server_that_the_environment_does_not_name_is_found_by_its_threads(sta
     short.symlink_to(os.path.dirname(socket))
     rank = start_rank(1, socket=f"{short}/worker.sock", answers={"fr_trace_json": str(JSON)})
     assert dump_of(rank.pid).how == "worker server"
-    assert rank.end() == ["GET /handler/", "GET /handler/", "POST /handler/fr_trace_json"]
+    assert rank.end() == ["GET /handler/", "POST /handler/fr_trace_json"]
+
+
+def test_ranks_that_name_one_socket_are_not_taken_for_each_other(start_rank: Any, tmp_path: Path) -> None:
+    """A variable set for the whole job names the socket of whichever rank took it first."""
+    socket = str(tmp_path / "worker.sock")
+    env = {"TORCH_WORKER_SERVER_SOCKET": socket}
+    first = start_rank(0, env=env, socket=socket, answers={"fr_trace_json": str(JSON)})
+    second = start_rank(1, env=env)
+    facts = read().facts
+    assert [dump.rank for dump in facts.dumps if dump.pid in (first.pid, second.pid)] == [0]
+    assert f"process {first.pid} listens on it" in missing(second.pid).why
 
 
 def test_what_listens_in_a_rank_without_such_threads_is_left_alone(start_rank: Any, tmp_path: Path) -> None:
@@ -81,7 +92,7 @@ def test_what_listens_in_a_rank_without_such_threads_is_left_alone(start_rank: A
 
 
 @pytest.mark.parametrize(
-    ("mode", "why"), [("silent", "timed out|did not answer"), ("not http", "silent"), ("short", "too early")]
+    ("mode", "why"), [("silent", "timed out|did not answer"), ("not http", "not HTTP"), ("short", "too early")]
 )
 def test_a_server_that_does_not_answer_costs_only_its_own_dump(
     mode: str, why: str, start_rank: Any, tmp_path: Path

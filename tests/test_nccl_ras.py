@@ -160,28 +160,63 @@ def test_two_jobs_on_one_port_are_not_compared_with_each_other(serve: Callable[.
     assert "0xbb" not in polls[json.loads(head)["first"] :] and not server.reports
 
 
+SERVER = """
+import signal, socket, sys
+listening = socket.create_server(("127.0.0.1", 28028))
+print(flush=True)
+for _ in range(2):
+    link, _ = listening.accept()
+    with link, link.makefile("rwb") as lines:
+        for line in lines:
+            if line == b"VERBOSE STATUS\\n":
+                lines.write(b"NCCL version 2.24.3 compiled with CUDA 12.6\\n")
+                break
+            lines.write(b"OK\\n")
+            lines.flush()
+signal.pause()
+"""
+
+
+@pytest.mark.needs_root
+def test_ranks_with_a_network_of_their_own_are_asked_inside_it(started: list[subprocess.Popen[bytes]]) -> None:
+    """As in a container: what listens there is not seen from the node's own network."""
+    env = {"RANK": "0", "WORLD_SIZE": "1", "PATH": os.environ["PATH"]}
+    inside = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" -c "$1"', sys.executable, SERVER]
+    started.append(subprocess.Popen(inside, env=env, stdout=subprocess.PIPE))
+    assert started[-1].stdout and started[-1].stdout.readline() == b"\n"
+    capture = capture_here(PROBE)
+    assert capture.outcome == "ok", capture.why
+    assert parse(capture.text).report.version == "2.24.3"
+
+
+def of_many(communicators: int, late: tuple[int, ...]) -> str:
+    """8000 ranks in communicators of one size; the process of rank n is 10000 + n."""
+    said = json.loads(recorded("json_behind")[0])
+    model = said["communicators"][0]
+    size = 8000 // communicators
+    said["communicators"] = [
+        {**model, "hash": f"0x{first:x}", "ranks": [
+            {**model["ranks"][0], "rank": n, "pid": 10_000 + first + n,
+             "collective_counts": {"AllReduce": 60 if first + n in late else 64}} for n in range(size)]}
+        for first in range(0, 8000, size)
+    ]  # fmt: skip
+    return json.dumps(said)
+
+
 def test_of_thousands_of_ranks_a_node_sends_its_own_and_those_that_stand_out() -> None:
     """Three of 8000 are late: that they are the few must still be known when the others are left out."""
-    said = json.loads(recorded("json_behind")[0])
-    one = said["communicators"][0]["ranks"][0]
-    said["communicators"][0]["ranks"] = [
-        {
-            **one,
-            "rank": rank,
-            "pid": 10_000 + rank,
-            "collective_counts": {"AllReduce": 60 if rank in (9, 11, 13) else 64},
-        }
-        for rank in range(8000)
-    ]
-    small = _ras_ask.small(json.dumps(said), own={10_005, 10_006})
+    small = _ras_ask.small(of_many(1, late=(9, 11, 13)), own={10_005, 10_006})
     assert len(small) < 4_000
-    report = of_json(small)
-    assert [member.rank for member in report.communicators[0].members] == [5, 6, 0, 9, 11, 13]
+    (one,) = (report := of_json(small)).communicators
+    assert sorted(member.rank for member in one.members) == [0, 5, 6, 9, 11, 13]
     assert report.left_off == 7994
-    assert [(one.count, one.number, one.ranks) for one in report.communicators[0].counts] == [
-        (64, 7997, ()),
-        (60, 3, (9, 11, 13)),
-    ]
+    assert [(group.count, group.number, group.ranks) for group in one.counts] == [(64, 7997, ()), (60, 3, (9, 11, 13))]
+
+
+def test_of_a_thousand_communicators_a_node_sends_its_own_and_those_that_are_out_of_step() -> None:
+    report = of_json(_ras_ask.small(of_many(1000, late=(801,)), own={10_005}))
+    assert [one.hash for one in report.communicators] == ["0", f"{800:x}"]
+    assert [(group.count, group.ranks) for group in report.communicators[1].counts] == [(64, ()), (60, (1,))]
 
 
 def test_a_report_cannot_pass_for_a_section() -> None:

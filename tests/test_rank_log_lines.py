@@ -204,7 +204,7 @@ LINES: list[tuple[str, str, dict[str, Any]]] = [
     (
         "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', "
         "but store->get('0') got error: Timeout waiting for key: default_pg/0/0 after 1800000 ms",
-        "bootstrap",
+        "setup_missed",
         {"about": (0,), "more.key": 0},
     ),
     (

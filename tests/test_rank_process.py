@@ -199,6 +199,13 @@ def test_a_rank_that_ends_while_it_is_looked_at_is_gone(started: Processes, monk
     assert [finding.code for finding in about(found, pid)] == ["rank.ended"]
 
 
+def test_a_pid_that_was_used_again_is_not_taken_for_the_rank(started: Processes) -> None:
+    pid, _ = started.start(READY, env_of(1, 2, new_job()))
+    (row,) = [row for row in runner.ranks() if row["pid"] == pid]
+    assert list(_rank_sample.look([row])) == [pid]
+    assert _rank_sample.look([row | {"started": row["started"] - 1}]) == {}
+
+
 @pytest.mark.needs_root
 def test_a_rank_that_a_quota_holds_back_is_told_with_its_quota(started: Processes) -> None:
     old = Path("/sys/fs/cgroup/cpu")

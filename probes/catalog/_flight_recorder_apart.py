@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import struct
@@ -21,6 +22,7 @@ from typing import Any
 
 from probes.catalog._flight_recorder import LIMITS
 from probes.catalog._flight_recorder_decode import Refused
+from probes.catalog._flight_recorder_facts import Dump, dump_of
 
 PROGRAM = """
 import json, os, signal, struct, sys
@@ -140,3 +142,13 @@ def reduce_apart(data: bytes, limits: Mapping[str, int] = LIMITS) -> dict[str, A
     """One dump, with a helper of its own. Raises Refused."""
     with Apart(limits) as apart:
         return apart.reduce(data)
+
+
+def dump_from_file(name: str, data: bytes, mtime: float | None = None) -> Dump:
+    """The Dump in a file that torch named: the rank is the number at the end of its name, -1 when there is none.
+
+    Raises Refused, and ParseError as dump_of.
+    """
+    rank = re.search(r"(\d{1,6})(?:\.json|\.pickle|\.pkl|\.txt)?$", name)
+    stamp = {"rank": int(rank.group(1)) if rank else -1, "pid": None, "host": "", "world_size": None, "how": "file"}
+    return dump_of(reduce_apart(data), {**stamp, "path": name, "mtime": mtime, "at": mtime, "bytes": len(data)})

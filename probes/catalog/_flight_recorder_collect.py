@@ -32,6 +32,7 @@ LIMITS = _flight_recorder.LIMITS
 DEFAULT = "/tmp/nccl_trace_rank_"  # until torch 2.8 or so; then CACHED below $XDG_CACHE_HOME or $HOME/.cache
 CACHED = "/torch/comm_lib_trace_rank_"
 # A CUDA build keeps two recorders: NCCL's, and the one of gloo and others.
+JOB = ("run_id", "slurm_job", "master")
 HANDLERS = (("dump_nccl_trace_pickle", "?includestacktraces=false"), ("fr_trace_json", ""))
 EMPTY_BYTES = 1500  # a pickle of a recorder that holds nothing is smaller
 
@@ -110,6 +111,7 @@ class Found:
             else:
                 why = "; ".join(self.whys[at] + ([f"{told['path']}: {told['refused']}"] if told else []))
                 words = {"rank": row["rank"], "pid": row["pid"], "why": why[:1000], "pipe": pipe, "refused": bool(told)}
+                words.update({key: row[key] for key in JOB})
                 parts[f"golden15/missing {row['pid']}"] = json.dumps(words)
         for at, told in enumerate(self.left_behind):
             if "refused" not in told:
@@ -124,7 +126,7 @@ class Found:
 def _stamped(row: Mapping[str, Any], how: str, path: str, mtime: float | None, data: bytes) -> str:
     """A dump says neither whose it is nor from where: that is added here."""
     told = {"rank": row["rank"], "pid": row["pid"], "world_size": row["world_size"], "host": os.uname()[1]}
-    told.update({key: row.get(key) for key in ("run_id", "slurm_job", "master")})
+    told.update({key: row.get(key) for key in JOB})
     told.update({"how": how, "path": path, "mtime": mtime, "at": time.time(), "bytes": len(data)})
     _flight_recorder_decode.confine(LIMITS)
     try:
@@ -140,15 +142,15 @@ def _from_server(row: Mapping[str, Any]) -> Callable[[], str]:
     def work() -> str:
         if row["state"] in ("T", "t"):
             return json.dumps({"why": "it is stopped, so a worker server in it cannot answer"})
-        path, why = _rank_reach.server_of(row)
+        path, can, why = _rank_reach.server_of(row)
         if not path:
             return json.dumps({"why": why})
-        can = _rank_reach.handlers(path)
         asked = [handler for handler in HANDLERS if handler[0] in can]
         if not asked:
-            return json.dumps({"why": "its worker server has no recorder" if can else "its worker server is silent"})
+            return json.dumps({"why": "its worker server has no flight recorder"})
         for name, query in asked:
-            data = _rank_reach.ask(path, f"POST /handler/{name}{query}", LIMITS["input_bytes"], SERVER_S - 1)
+            request = f"POST /handler/{name}{query}"
+            data = _rank_reach.ask(path, row["pid"], request, LIMITS["input_bytes"], SERVER_S - 1)
             if b'"entries"' in data or (data[:1] == b"\x80" and len(data) > EMPTY_BYTES):
                 break
         return _stamped(row, "worker server", path, None, data)
@@ -175,8 +177,8 @@ def places(row: Mapping[str, Any]) -> list[str]:
     """Where torch of this rank writes its dump, as seen from the node."""
     env, name = row["env"], str(row["rank"])
     prefix = env.get("TORCH_FR_DUMP_TEMP_FILE") or env.get("TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-    cache = env.get("XDG_CACHE_HOME") or env.get("HOME", "") + "/.cache"
-    paths = [prefix + name] if prefix else [DEFAULT + name, cache + CACHED + name]
+    cache = env.get("XDG_CACHE_HOME") or (env["HOME"] + "/.cache" if env.get("HOME") else "")
+    paths = [prefix + name] if prefix else [DEFAULT + name] + ([cache + CACHED + name] if cache else [])
     return [_rank_reach.inside(row["pid"], path) for path in paths if path.startswith("/")]
 
 

@@ -153,6 +153,9 @@ class Missing:
     why: str
     pipe: str
     refused: bool
+    run_id: str | None
+    slurm_job: str | None
+    master: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Clock = Literal["utc", "node", ""]
-"""What a line's time rests on: a printed zone, the zone of the node that was asked, or nothing."""
+Clock = Literal["utc", "node", "file", ""]
+"""What a line's time rests on: a printed zone, the zone of the node that was asked, or nothing.
+
+"file": the job runs in another zone than the node (a container); which one, the time of the last write tells."""
 
 Kept = Literal["read", "pipe", "terminal", "null", "socket", "unread"]
 
@@ -16,12 +18,13 @@ Kept = Literal["read", "pipe", "terminal", "null", "socket", "unread"]
 KINDS: dict[str, str] = {
     "collective_mismatch": "runs another collective, or other sizes, than its peers",
     "barrier_missed": "was named as missing by a monitored barrier",
+    "setup_missed": "never came to set up a communicator that others wait for",
     "cuda_error": "met a CUDA error",
     "loader_killed": "lost a data-loader worker",
     "shm_full": "found /dev/shm full",
     "ddp_unused": "had parameters without a gradient (DDP)",
-    "scheduler_kill": "was ended by the scheduler",
-    "fatal_signal": "crashed",
+    "scheduler_kill": "ended, says the scheduler",
+    "fatal_signal": "crashed or was killed",
     "duplicate_gpu": "shares a GPU with another rank",
     "nccl_version_mismatch": "runs another NCCL than its peers",
     "desync": "is named by torch's desync report",
@@ -90,6 +93,7 @@ class LogEvent:
     where: str = ""  # file:line in the user's code, a path, or the HCA
     at: float | None = None
     last_at: float | None = None
+    after: float | None = None  # without a time of its own: the last one that this rank had written before
     clock: Clock = ""
     stamp: str = ""
     line: int | None = None  # counted from 1

@@ -10,7 +10,7 @@ from probes.core import Finding, Severity
 
 _ORDER = {kind: place for place, kind in enumerate(KINDS)}
 # The line is about the ranks that it names, not about the one that wrote it.
-_ABOUT = frozenset(("barrier_missed", "desync", "torchrun_failure", "scheduler_kill", "ddp_unused", "bootstrap"))
+_ABOUT = frozenset(("barrier_missed", "desync", "torchrun_failure", "scheduler_kill", "ddp_unused", "setup_missed"))
 # Alone these do not stop a job, or do not say that they did.
 _WARN = frozenset(("nccl_warn", "nan", "remote_error", "ib_async", "gil_stuck", "nccl_error"))
 TEXT = 200
@@ -66,6 +66,16 @@ def _of_rank(rank: int, job: str, events: list[LogEvent]) -> Iterator[Finding]:
         if worst.secondary:
             says += ". A consequence: the cause is elsewhere"
         yield Finding(f"rank.{worst.kind}", _severity(worst), says, subject)
+    for event in events:
+        counts = (event.more.get("enqueued"), event.more.get("completed"))
+        if event.kind == "dump_signal" and counts[0] is not None and counts[0] == counts[1]:
+            says = (
+                f"rank {rank} had completed all it had enqueued ({counts[0]}) when it was asked for its flight recorder"
+            )
+            yield Finding(
+                "rank.outside", "warn", f"{says}: it was not in a collective; others may wait for it", subject
+            )
+            break
     begun = {str(event.more.get("comm")) for event in events if event.kind == "nccl_init_start"}
     done = {str(event.more.get("comm")) for event in events if event.kind == "nccl_init_done"}
     if begun - done:
@@ -112,14 +122,17 @@ def _detail(event: LogEvent) -> str:
     if event.kind == "traceback":
         where = f" at {event.where}" if event.where else ""
         message = str(more.get("message", ""))
-        return f"{where}: {event.name}{': ' if message else ''}{message[:TEXT]}"
-    return f": {event.text[:TEXT]}"
+        return f"{where}: {event.name}{': ' if message else ''}{message[:TEXT].rstrip('. ')}"
+    for mark in ("NCCL WARN ", "NCCL INFO "):  # what stands before it are host, pid and thread
+        if mark in event.text:
+            return f": {event.text.partition(mark)[2][:TEXT].rstrip('. ')}"
+    return f": {event.text[:TEXT].rstrip('. ')}"
 
 
 def _status(event: LogEvent, events: list[LogEvent]) -> str:
     """What another line of the rank adds: how far it was in the group of its time-out, or which parameters."""
     for other in events:
-        if event.kind == other.kind == "ddp_unused" and "parameters" in other.more:
+        if event.kind == other.kind == "ddp_unused" and "parameters" not in event.more and "parameters" in other.more:
             return f"; without one: {other.more['parameters']}"
         if event.kind != "watchdog_timeout":
             continue

@@ -10,6 +10,7 @@ Errors   none: a line in no known form is a Line without rank and time
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from probes.core import clean
 
 LINE_LIMIT = 8192
 MOST_CHARACTERS = 33_554_432  # of one text: about ten seconds of reading
+QUARTER_S, SLOW_WRITE_S = 900, 60.0
 PIECES = 64  # of one line: bars and ranks that write at once glue lines together
 
 
@@ -30,6 +32,20 @@ class Zone:
     now: float | None = None
     utc_offset_s: int | None = None
     ranks: Mapping[int, int] = field(default_factory=dict)  # local rank -> rank, of this node
+    clock: Clock = "node"  # what a time without a zone rests on
+
+    def for_file(self, last: Line, written_at: float | None) -> Zone:
+        """The zone of the one who wrote a file, from its last line and the time of its last change.
+
+        Both are one moment. What lies between them is the difference of two zones when it is whole quarters of hours.
+        """
+        if self.utc_offset_s is None or written_at is None or last.at is None or last.clock != "node":
+            return self
+        apart = written_at - last.at
+        quarters = round(apart / QUARTER_S) * QUARTER_S
+        if quarters == 0 or abs(quarters) > 26 * 3600 or abs(apart - quarters) > SLOW_WRITE_S:
+            return self
+        return dataclasses.replace(self, utc_offset_s=self.utc_offset_s - quarters, clock="file")
 
     def at(self, stamp: datetime, year_known: bool) -> tuple[float | None, Clock]:
         """A stamp with a zone is certain; without one it needs the node's zone, and without a year its clock."""
@@ -43,7 +59,7 @@ class Zone:
                 stamp = stamp.replace(year=datetime.fromtimestamp(self.now, here).year)
                 if stamp.replace(tzinfo=here).timestamp() > self.now + 86_400:  # written last year
                     stamp = stamp.replace(year=stamp.year - 1)
-            return stamp.replace(tzinfo=here).timestamp(), "node"
+            return stamp.replace(tzinfo=here).timestamp(), self.clock
         except (ValueError, OverflowError):
             return None, ""
 
@@ -66,6 +82,7 @@ _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
 _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
 _SRUN = re.compile(r" {0,7}(\d{1,7}): ?")
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
 _RAY = re.compile(r"\(\w{1,60} pid=\d{1,9}(?:, ip=[0-9a-f.:]{1,45})?\) ")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _GLOG = re.compile(
@@ -135,6 +152,8 @@ def one_line(text: str, zone: Zone, labelled: bool = False) -> Line:
     line = Line(text)
     if labelled and (label := _SRUN.match(line.text)):
         line.rank, line.text, line.writer = int(label[1]), line.text[label.end() :], label[1]
+    if host := _HOST.match(line.text):  # pdsh, DeepSpeed's launcher
+        line.text, line.writer = line.text[host.end() :], line.writer + host[0]
     for _ in range(6):
         before = line.text
         if before[:1] not in "[(IWEF0123456789 ":

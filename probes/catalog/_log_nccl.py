@@ -49,7 +49,7 @@ _ERRORS = (
         "ib_async",
         "async",
         r"(?:(?P<where>mlx\w{1,20}(?::\d{1,3})?) ?:? )?(?:Got )?(?P<severity>non-fatal |fatal )?async (?:fatal )?event"
-        r" ?: ?(?P<name>[^(:]{1,80}?)(?:\((?P<code>\d{1,4})\))?$",
+        r" ?: ?(?P<name>[^(:]{1,80}?)(?:\((?P<code>\d{1,4})\))? {0,4}$",
     ),
     shape("ib_async", "GID table changed", r"(?:(?P<where>mlx\w{1,20}(?::\d{1,3})?) )?(?P<name>GID table changed)"),
     shape(

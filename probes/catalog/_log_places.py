@@ -173,6 +173,8 @@ def _places(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict
     host = os.uname()[1]
     for row in rows:
         pid, rank, job = row["pid"], row["rank"], _log_run_folders.job_of(row)
+        named = row["env"].get("NCCL_DEBUG_FILE", "")
+        begins = named.partition("%")[0]
         for number, link in _files(pid):
             path = f"/proc/{pid}/fd/{number}"
             if number in (1, 2):
@@ -188,15 +190,15 @@ def _places(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict
                             stream["reader"] = f"{name} ({reader})"
                             _written_by(places, reader, "through a pipe to " + name, job, rank)
                 streams.append(stream)
+            elif len(begins) > 1 and link.startswith(begins) and _is_file(link):
+                places.add(pid, path, link, "NCCL_DEBUG_FILE", job, rank)
             elif _named_like_a_log(link) and _writes(pid, number):
                 places.add(pid, path, link, "open file", job, rank)
-        env = row["env"]
-        named = env.get("NCCL_DEBUG_FILE", "")
         if named.startswith("/"):
             inside = (row["ns_pids"] or [pid])[-1]
             named = named.replace("%h", host).replace("%p", str(inside))
             places.add(pid, f"/proc/{pid}/root{named}", named, "NCCL_DEBUG_FILE", job, rank)
-        error = env.get("TORCHELASTIC_ERROR_FILE", "")
+        error = row["env"].get("TORCHELASTIC_ERROR_FILE", "")
         if error.startswith("/") and ".." not in error:
             places.add(pid, f"/proc/{pid}/root{error}", error, "error file", job, rank)
         above = row["ppid"]

@@ -23,7 +23,15 @@ FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last one
 _NEWEST = ("progress", "nccl_call")
 _SUMMED = ("nccl_link", "nccl_propagation")
 # Who raises an exception of these only waited: it is the consequence of what the event tells.
-WAITS = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "store_timeout", "barrier_missed", "collective_mismatch")
+WAITS = (
+    "watchdog_timeout",
+    "gloo_timeout",
+    "blocking_wait",
+    "store_timeout",
+    "barrier_missed",
+    "setup_missed",
+    "collective_mismatch",
+)
 
 
 class Tally:
@@ -103,6 +111,7 @@ class LogReader:
         self._tracebacks = Tracebacks()
         self._failures = Failures(zone)
         self._blamed = _Blamed()
+        self._times: dict[int | None, float] = {}
         self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
@@ -117,16 +126,22 @@ class LogReader:
         raised = self._tracebacks.take(line) if told is None else None
         if told is not None and event and _waited(event):
             self._because = event.kind
+        if raised and event:
+            more, secondary = {**raised.more, "because": event.kind}, raised.secondary or _waited(event)
+            raised = dataclasses.replace(raised, secondary=secondary, more=more)
         if raised:
-            if event and _waited(event):
-                raised = dataclasses.replace(raised, secondary=True)
-            if event:
-                raised = dataclasses.replace(raised, more={**raised.more, "because": event.kind})
-            self.tally.add(raised)
+            self._add(raised)
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
-            self.tally.add(event)
+            self._add(event)
+        if line.at is not None:
+            self._times[line.rank] = line.at
         if line.text.strip():
             self.tail.append(line.text)
+
+    def _add(self, event: LogEvent) -> None:
+        if event.at is None and event.rank in self._times:
+            event = dataclasses.replace(event, after=self._times[event.rank])
+        self.tally.add(event)
 
     def _add_failure(self, failed: LogEvent | None) -> None:
         if failed and self._because:

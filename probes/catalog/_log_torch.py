@@ -157,10 +157,9 @@ _NETWORK = (
         "connection reset by peer",
     ),
     shape(
-        "bootstrap",
+        "setup_missed",
         "retrieving ncclUniqueId",
         r"retrieving ncclUniqueId from \[(?P<about>\d{1,7})\](?:.{0,120}?store->get\('(?P<key>[^']{1,80})'\))?",
-        name="that rank never reached the same collective",
     ),
     shape("store_timeout", "waitForInput", rf"waitForInput.{{0,200}}?timed out after (?P<timeout_ms>{_N}) ?ms"),
     shape(

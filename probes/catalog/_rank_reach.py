@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,31 +31,36 @@ def inside(pid: int, path: str) -> str:
     return f"/proc/{pid}/root{path}"
 
 
-def server_of(row: Mapping[str, Any]) -> tuple[str, str]:
-    """(socket path, "") of the worker server in a rank, or ("", why there is none).
+def server_of(row: Mapping[str, Any]) -> tuple[str, list[str], str]:
+    """(socket path, what it can be asked, "") of the worker server in a rank, or ("", [], why there is none).
 
     A socket that the environment does not name is only tried when the rank has threads of the worker server: other
     things that listen in a rank (multiprocessing, for one) would take a question for a broken peer.
     """
     pid = row["pid"]
     named = row["env"].get("TORCH_WORKER_SERVER_SOCKET", "")
-    if named.startswith("/"):
-        return inside(pid, named), ""
+    why = "no worker server runs in it"
+    try:
+        if named.startswith("/"):
+            return inside(pid, named), handlers(inside(pid, named), pid), ""
+    except (OSError, ValueError) as error:
+        why = f"its worker server's socket {named}: {getattr(error, 'strerror', None) or error}"
     try:
         threads = [read(f"/proc/{pid}/task/{tid}/comm", 64) for tid in os.listdir(f"/proc/{pid}/task")[:1024]]
         if not any(name.startswith("pt_workerserver") for name in threads):
-            return "", "no worker server runs in it"
+            return "", [], why
         mine = _sockets(pid)
         for line in read(f"/proc/{pid}/net/unix", 4194304).splitlines()[1:]:
             words = line.split(None, 7)
             # Flags 00010000 is __SO_ACCEPTCON: it listens. An abstract name begins with @ and is not the server's.
             if len(words) == 8 and words[3] == "00010000" and words[6] in mine and words[7].startswith("/"):
-                path = inside(pid, words[7])
-                if handlers(path):
-                    return path, ""
+                try:
+                    return inside(pid, words[7]), handlers(inside(pid, words[7]), pid), ""
+                except (OSError, ValueError):
+                    continue
     except OSError as error:
-        return "", f"its worker server cannot be looked for: {error.strerror or error}"
-    return "", "its worker server has no socket that can be reached from here"
+        return "", [], f"its worker server cannot be looked for: {error.strerror or error}"
+    return "", [], why if named else "its worker server has no socket that can be reached from here, or is silent"
 
 
 def _sockets(pid: int) -> set[str]:
@@ -69,23 +75,29 @@ def _sockets(pid: int) -> set[str]:
     return found
 
 
-def handlers(path: str) -> list[str]:
-    """What the server behind a socket can be asked; empty when it is another kind of server."""
-    try:
-        names = json.loads(ask(path, "GET /handler/", 65536, 2.0).decode("utf-8", "replace"))
-    except (OSError, ValueError):
-        return []
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+def handlers(path: str, pid: int) -> list[str]:
+    """What the server behind a socket can be asked. Raises OSError, ValueError when it is another kind of server."""
+    names = json.loads(ask(path, pid, "GET /handler/", 65536, 2.0).decode("utf-8", "replace"))
+    if not isinstance(names, list):
+        raise ValueError("what answered is not torch's worker server")
+    return [name for name in names if isinstance(name, str)]
 
 
-def ask(path: str, request: str, limit: int, patience_s: float) -> bytes:
-    """The body of the answer to one request, such as "POST /handler/ping". `patience_s` is for each wait."""
+def ask(path: str, pid: int, request: str, limit: int, patience_s: float) -> bytes:
+    """The body of the answer of process `pid` to one request, such as "POST /handler/ping". Raises OSError, ValueError.
+
+    `patience_s` is for each wait. Nothing is sent when another process listens: ranks that share one environment may
+    all name the socket of one of them.
+    """
     folder, _, name = path.rpartition("/")
     number = os.open(folder or "/", os.O_RDONLY | os.O_DIRECTORY)
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         client.settimeout(patience_s)
         client.connect(f"/proc/self/fd/{number}/{name}")  # the path itself may be longer than an address can be
+        listener = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        if listener not in (pid, 0):  # 0: a pid that cannot be seen from here
+            raise ValueError(f"process {listener} listens on it")
         head = f"{request} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         client.sendall(head.encode("ascii"))
         return _body(client, limit)

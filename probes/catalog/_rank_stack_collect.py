@@ -157,7 +157,10 @@ def _only_ours(path: str) -> bool:
 def _spy(path: str, pid: int) -> tuple[list[dict[str, Any]], str]:
     """(threads, ""), or ([], why not)."""
     arguments = [path, "dump", "--nonblocking", "--json", "--pid", str(pid)]
-    code, out, err = sh(arguments, SPY_BYTES)
+    try:
+        code, out, err = sh(arguments, SPY_BYTES)
+    except OSError as error:  # made for another kind of processor
+        return [], f"py-spy cannot be run here: {error.strerror}"
     if code and os.getuid() != 0 and any(word in err for word in DENIED) and which("sudo"):
         code, out, err = sh(["sudo", "-n"] + arguments, SPY_BYTES)
     if code == 0:
@@ -198,9 +201,10 @@ def _with_kernel(pid: int, thread: dict[str, Any]) -> dict[str, Any]:
 def _by_server(row: Mapping[str, Any]) -> tuple[str, str]:
     """(faulthandler's text from the worker server in the rank, ""), or ("", why not)."""
     try:
-        path, why = _rank_reach.server_of(row)
-        if not path:
-            return "", why
-        return _rank_reach.ask(path, "POST /handler/dump_traceback", 1048576, 2.0).decode("utf-8", "replace"), ""
+        path, can, why = _rank_reach.server_of(row)
+        if "dump_traceback" not in can:
+            return "", why or "its worker server does not tell stacks"
+        said = _rank_reach.ask(path, row["pid"], "POST /handler/dump_traceback", 1048576, 2.0)
+        return said.decode("utf-8", "replace"), ""
     except (OSError, ValueError) as error:
         return "", f"its worker server: {error}"

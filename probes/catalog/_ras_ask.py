@@ -20,7 +20,8 @@ ADDRESS = "localhost:28028"
 ANSWER_S = 2.6  # of one poll, with what the job's other nodes take to answer
 APART_S = 1.0
 MANY_ADDRESSES = 4
-FEW_RANKS = 32
+FEW_RANKS = 256  # in all communicators together: so few are sent as they are
+OUTLIERS = 32
 ANSWER_BYTES = 33554432
 SENT_BYTES = 700000  # of one answer
 NO_ONE = "nobody listens: NCCL before 2.24, NCCL_RAS_ENABLE=0, or no communicator yet"
@@ -150,22 +151,22 @@ def same_job(first: str, second: str) -> bool:
 
 
 def small(text: str, own: set[int]) -> str:
-    """An answer without blanks. Every node of a job gets the same one, so of a large communicator a node sends its own
-    ranks, those that stand out, and how many launched how many. `own`: process ids, as the processes see them."""
+    """An answer without blanks. Every node of a job gets the same one, so of a large job a node sends its own ranks,
+    those that stand out, and how many launched how many. `own`: process ids, as the processes see them."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("==> ")]
     if not text.lstrip().startswith("{"):
         return "\n".join(lines)[:SENT_BYTES]
     try:
         said = json.loads(text)
-        for one in said["communicators"]:
-            if len(one["ranks"]) > FEW_RANKS:
-                _without_the_crowd(one, own)
+        if sum(len(one["ranks"]) for one in said["communicators"]) > FEW_RANKS:
+            said["communicators"] = [one for one in said["communicators"] if _matters(one, own)]
     except (ValueError, KeyError, TypeError):  # 2.28.9 forgets a comma; the controller puts it back
         return "\n".join(line.strip() for line in lines)[:SENT_BYTES]
     return json.dumps(said, separators=(",", ":"))[:SENT_BYTES]
 
 
-def _without_the_crowd(communicator: dict[str, Any], own: set[int]) -> None:
+def _matters(communicator: dict[str, Any], own: set[int]) -> bool:
+    """Whether any rank is left when those are taken out that are in step with most and on another node."""
     alike: dict[str, list[Any]] = {}
     tally: dict[str, dict[str, int]] = {}
     for rank in communicator["ranks"]:
@@ -173,12 +174,12 @@ def _without_the_crowd(communicator: dict[str, Any], own: set[int]) -> None:
         for op, count in rank["collective_counts"].items():
             counts = tally.setdefault(op, {})
             counts[str(count)] = counts.get(str(count), 0) + 1
-    most = max(len(ranks) for ranks in alike.values())
-    kept: list[Any] = []
+    crowd = max(alike.values(), key=len, default=[])
+    kept = [rank for rank in communicator["ranks"] if rank["pid"] in own]
+    matters = bool(kept) or len(alike) > 1 or bool(communicator.get("missing_ranks"))
     for ranks in alike.values():
-        mine = [rank for rank in ranks if rank["pid"] in own]
-        others = [rank for rank in ranks if rank["pid"] not in own]
-        kept += mine[:FEW_RANKS] + others[: 1 if len(ranks) == most else FEW_RANKS]
+        kept += [rank for rank in ranks if rank["pid"] not in own][: 1 if ranks is crowd else OUTLIERS]
     communicator["golden15_left_off"] = len(communicator["ranks"]) - len(kept)
     communicator["golden15_tally"] = tally
     communicator["ranks"] = kept
+    return matters

@@ -80,7 +80,10 @@ class Report:
     groups: tuple[Group, ...] = ()
     processes: tuple[Missing, ...] = ()  # missing or dead, of the whole job
     timeouts: int = 0
-    left_off: int = 0  # ranks that the node left out: in step with most others, and on other nodes
+    total: int | None = (
+        None  # communicators of the job; JSON of a large job holds those of the node and what stands out
+    )
+    left_off: int = 0  # of these: ranks that the node left out: in step with most others, and on other nodes
 
 
 @dataclass(frozen=True, slots=True)

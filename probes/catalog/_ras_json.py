@@ -45,6 +45,7 @@ def of_json(text: str) -> Report:
         found,
         processes=processes,
         timeouts=_number(ras.get("timeouts_count")) or 0,
+        total=_number(said.get("communicators_count")),
         left_off=sum(_number(one.get("golden15_left_off")) or 0 for one in communicators),
     )
 

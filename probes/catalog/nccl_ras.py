@@ -19,7 +19,7 @@ from probes.catalog._ras_json import of_json
 from probes.catalog._ras_text import is_text, of_text
 from probes.core import Finding, ParseError, Probe, clean, sections
 
-MANY = 32  # findings of one kind; the facts hold the rest
+MANY, MANY_COMMUNICATORS = 32, 128  # findings of one kind, communicators judged; the facts hold the rest
 
 
 def _collect() -> Mapping[str, str]:
@@ -68,7 +68,7 @@ def findings(ras: Ras) -> Iterator[Finding]:
     for process in ras.report.processes[:MANY]:
         yield _process(process)
     gone = {(process.host, process.pid) for process in ras.report.processes}
-    for communicator in ras.report.communicators:
+    for communicator in ras.report.communicators[:MANY_COMMUNICATORS]:
         yield from _communicator(communicator, gone)
     for lag in sorted(ras.lags, key=lambda lag: (not lag.behind, lag.moved, lag.count))[:MANY]:
         yield _lag(lag, ras.apart_s or 0.0)

@@ -21,7 +21,7 @@ from probes.catalog import (
     _flight_recorder_values,
     _rank_reach,
 )
-from probes.catalog._collected import as_object, whole, whole_or_none, word
+from probes.catalog._collected import as_object, whole, whole_or_none, word, word_or_none
 from probes.catalog._flight_recorder_facts import (
     Dump,
     Entry,
@@ -88,6 +88,9 @@ def _missing(row: dict[str, Any], what: str) -> Missing:
         why=word(row, "why", what, 1000),
         pipe=word(row, "pipe", what, 400),
         refused=row.get("refused") is True,
+        run_id=word_or_none(row, "run_id", what),
+        slurm_job=word_or_none(row, "slurm_job", what),
+        master=word_or_none(row, "master", what),
     )
 
 

@@ -99,12 +99,14 @@ def _sent(section: str, text: str, zone: Zone, rows: list[list[Any]]) -> RankLog
     )
     local = {mine: rank for rank, mine, _, of in rows if of == job and isinstance(mine, int) and isinstance(rank, int)}
     zone = dataclasses.replace(zone, ranks=local)
+    lines = [row.partition(" ") for row in body.split("\n") if row]
+    labelled = is_labelled([row for _, _, row in lines[:60]])
+    last = [*pieces(lines[-1][2], zone, labelled)][-1:] if lines else []
+    zone = zone.for_file(last[0], told["written_at"]) if last else zone
     reader = LogReader(zone, rank)
     if isinstance(facts.get("text"), str):
         for event in error_file(facts["text"], rank) or ():
             reader.tally.add(event)
-    lines = [row.partition(" ") for row in body.split("\n") if row]
-    labelled = is_labelled([row for _, _, row in lines[:60]])
     for offset, _, row in lines:
         for line in pieces(row, zone, labelled):
             line.offset = int(offset) if offset.isdecimal() and len(offset) < 19 else None

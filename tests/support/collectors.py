@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,15 @@ def old_and_new_pythons() -> list[str]:
 
 
 def capture_here(
-    probe: Probe[Any], python: str = sys.executable, path: str = "", site: tuple[str, ...] = ()
+    probe: Probe[Any],
+    python: str = sys.executable,
+    path: str = "",
+    site: tuple[str, ...] = (),
+    login: Mapping[str, str] | None = None,
 ) -> Capture:
-    """One capture. `path` goes before the PATH, for tools that are stood in for."""
+    """One capture. `path` goes before the PATH, for tools that are stood in for; `login` is more environment."""
     program = Plan((probe,), site=site).source(watch_stdin=False)
-    env = {"PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]}
+    env = {"PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"], **(login or {})}
     done = subprocess.run([python, "-I", "-S", "-"], input=program.encode(), capture_output=True, env=env, timeout=60)
     for line in done.stdout.splitlines():
         words = json.loads(line[len(MARK) :])
