@@ -297,8 +297,10 @@ def test_a_table_of_ps_is_a_second_look_at_a_process_in_state_d(copied: Any) -> 
         f"==> /proc/{pid}/status <==\nName:\tpython\nState:\tD (disk sleep)\nPid:\t{pid}\nPPid:\t1\n"
         f"==> /proc/{pid}/wchan <==\nrpc_wait_bit_killable\n"
     )
-    table = f"  PID  PPID STAT WCHAN                COMMAND\n{pid:>5}     1 D    rpc_wait_bit_killab python\n    1     0 S    - init\n"
-    (folder / "ps.txt").write_text(table)
+    (folder / "ps.txt").write_text(
+        f"  PID  PPID STAT WCHAN                COMMAND\n{pid:>5}     1 D    rpc_wait_bit_killab python\n"
+        "    1     0 S    -                    init\n"
+    )
     (one,) = processes(intake.read([folder]))
     assert (one.rank, one.state, one.state_before, one.stuck) == (1, "D", "D", True)
 

@@ -107,10 +107,10 @@ def test_a_damaged_archive_gives_what_was_before_the_damage(tmp_path: Path) -> N
         for rank in (0, 1, 2):
             tar.add(HANGS / "ddp_unused" / f"fr_exit_rank_{rank}", f"fr_exit_rank_{rank}")
     data = packed.getvalue()
-    (tmp_path / "a.tgz").write_bytes(data[: len(data) * 2 // 3])
+    (tmp_path / "a.tgz").write_bytes(data[: len(data) * 9 // 10])
     found = intake.read([tmp_path])
     assert 0 in dumps(found)
-    assert any("damaged or cut off" in one.why or "too early" in one.why for one in found.unread)
+    assert any("damaged or cut off" in one.why for one in found.unread)
 
 
 # Dumps that are none, or worse

@@ -12,21 +12,34 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from probes import catalog
-from probes.core import Capture, ParseError, Reading, interpret, saved_capture, sections
+from probes.core import Capture, Reading, saved_capture, sections
 from probes.intake.files import Item, Unread
 from probes.intake.names import looks_like_a_node
 
 META = "captures.json"
-# A section that only this probe's collector writes.
-BY_SECTION = {
-    "golden15/tool": "rank.stack",
-    "golden15/recorders": "rank.flight_recorder",
-    "golden15/asked": "rank.flight_recorder_trigger",
-    "golden15/rank-logs": "rank.log",
-    "golden15/samples": "rank.process",
-    "golden15/orphans": "rank.map",
-    "golden15/scan": "rank.env",  # after rank.map, which has one too
-}
+# (part of a section's name, the probe whose collector writes such a section): the first that fits counts.
+BY_SECTION = (
+    ("golden15/tool", "rank.stack"),
+    ("golden15/recorders", "rank.flight_recorder"),
+    ("golden15/asked", "rank.flight_recorder_trigger"),
+    ("golden15/rank-logs", "rank.log"),
+    ("golden15/processes", "rank.process"),
+    ("golden15/orphans", "rank.map"),
+    ("golden15/scan", "rank.env"),
+    ("nvidia-smi", "gpu.state"),
+    ("golden15/pci", "gpu.state"),
+    ("infiniband/", "ib.ports"),
+    ("journalctl", "host.kernel_log"),
+    ("dmesg -", "host.kernel_log"),
+    ("/bin/dmesg", "host.kernel_log"),
+    ("/proc/self/mountinfo", "host.storage"),
+    ("/proc/pressure/", "host.load"),
+    ("/proc/loadavg", "host.load"),
+    ("chronyc ", "host.clock"),
+    ("ntpq ", "host.clock"),
+    ("timedatectl", "host.clock"),
+    ("poll 1", "nccl.ras"),
+)
 TREE_FILE, TREE_FILES = 4096, 20_000
 
 
@@ -84,27 +97,14 @@ class Saved:
 
 
 def of_sections(item: Item, text: str) -> Reading | None:
-    """The reading of one collector's output, by its sections. None when no probe knows them."""
+    """The reading of one collector's output, by its sections. None when no probe writes such sections."""
     names = sections(text).keys()
-    place = item.inside.parent.name
-    node = place if looks_like_a_node(place) else ""
-    probe = next((probe for name, probe in BY_SECTION.items() if name in names), None)
-    capture = Capture(node, probe or "", "ok", text.encode("utf-8", "replace"))
-    if probe is not None and probe in catalog.load():
-        return catalog.read(capture)
-    if all("/" not in name and "." in name for name in names):
-        return None  # files of people, next to each other
-    fits = []
-    for name, other in catalog.load().items():
-        if name not in ("rank.log", *BY_SECTION.values()):
-            try:
-                other.parse(text)
-            except (ParseError, ValueError, KeyError, TypeError, IndexError):
-                continue
-            fits.append(name)
-    if len(fits) != 1:
+    probe = next((probe for part, probe in BY_SECTION if any(part in name for name in names)), None)
+    if probe is None or probe not in catalog.load():
         return None
-    return interpret(catalog.load()[fits[0]], Capture(node, fits[0], "ok", text.encode("utf-8", "replace")))
+    node = item.inside.parent.name
+    node = node if looks_like_a_node(node) else ""
+    return catalog.read(Capture(node, probe, "ok", text.encode("utf-8", "replace")))
 
 
 class Trees:

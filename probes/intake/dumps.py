@@ -60,7 +60,7 @@ def dump_readings(
     world = max([one.dump.world_size or 0 for one in best.values()], default=0)
     for rank, file in refused.items():
         if rank not in best and rank < world:
-            missing = Missing(rank, None, f"{file.ref}: {file.why}"[:1000], "", True)
+            missing = Missing(rank, None, f"{file.ref}: {file.why}"[:1000], "", True, None, None, None)
             node = who.node(rank, file.inside)
             yield file.ref, reading(node, "rank.flight_recorder", FlightRecorder(node, (), (missing,), 0))
 

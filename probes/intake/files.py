@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from probes.core import clean
 from probes.intake.names import looks_like_a_node
@@ -202,33 +202,52 @@ def _members(
 def _compressed(
     handle: IO[bytes], form: str, ref: str, inside: PurePosixPath, budget: Budget, nested: int
 ) -> Iterator[Item | Unread]:
-    openers = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}
-    stream: IO[bytes] = openers[form](handle)
     stem = inside.with_suffix("") if inside.suffix in (".gz", ".bz2", ".xz", ".tgz") else inside
-    if _form(_some(stream, 512)) == "tar":
-        stream.seek(0)
+    is_tar = _form(_Unpacked(handle, form).read(512)) == "tar"
+    handle.seek(0)
+    stream = _Unpacked(handle, form)
+    if is_tar:
         yield from _tar(stream, ref, budget, nested)
-        return
-    stream.seek(0)
-    yield from _one(stream, ref, stem, None, budget, nested)
+    else:
+        yield from _one(stream, ref, stem, None, budget, nested)
+    if stream.broken:
+        yield Unread(ref, f"the {form} file is damaged or cut off: what comes after that was not read")
 
 
-def _some(stream: IO[bytes], size: int) -> bytes:
-    """Up to `size` bytes. What was unpacked before a break is kept: a log that is cut off still tells."""
-    found = b""
-    try:
-        while len(found) < size and (part := stream.read(min(1_048_576, size - len(found)))):
+class _Unpacked(io.RawIOBase):
+    """What a compressed file holds, up to where it is damaged: a log that is cut off still tells. Raises only when
+    nothing at all can be unpacked."""
+
+    def __init__(self, handle: IO[bytes], form: str) -> None:
+        openers: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+        self._stream = openers[form](handle, "rb")
+        self._found = 0
+        self.broken = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        found = bytearray()
+        while not self.broken and len(found) < size:
+            try:
+                part = self._stream.read1(min(65_536, size - len(found)))
+            except BROKEN:
+                if not self._found:
+                    raise
+                self.broken = True
+                break
+            if not part:
+                break
             found += part
-    except BROKEN:
-        if not found:
-            raise
-    return found
+            self._found += len(part)
+        return bytes(found)
 
 
 def _one(
-    stream: IO[bytes], ref: str, inside: PurePosixPath, size: int | None, budget: Budget, nested: int
+    stream: Any, ref: str, inside: PurePosixPath, size: int | None, budget: Budget, nested: int
 ) -> Iterator[Item | Unread]:
-    data = b"".join(_parts(stream, FILE_BYTES + 1))
+    data = _read(stream, FILE_BYTES + 1)
     budget.take(data)
     if _is_archive(data[:512]):
         yield from _members(io.BytesIO(data), ref, inside, budget, nested + 1)
@@ -236,13 +255,19 @@ def _one(
         yield Item(ref, inside, data, size)
 
 
-def _parts(stream: IO[bytes], size: int) -> Iterator[bytes]:
-    while size > 0 and (part := _some(stream, min(4_194_304, size))):
-        size -= len(part)
-        yield part
+def _read(stream: Any, size: int) -> bytes:
+    """Up to `size` bytes of a member. What came before its damage is kept."""
+    found = bytearray()
+    try:
+        while len(found) < size and (part := stream.read(min(65_536, size - len(found)))):
+            found += part
+    except BROKEN:
+        if not found:
+            raise
+    return bytes(found)
 
 
-def _tar(handle: IO[bytes], ref: str, budget: Budget, nested: int) -> Iterator[Item | Unread]:
+def _tar(handle: Any, ref: str, budget: Budget, nested: int) -> Iterator[Item | Unread]:
     with tarfile.open(fileobj=handle, mode="r|") as archive:
         for member in archive:
             if budget.spent:

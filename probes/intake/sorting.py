@@ -206,11 +206,18 @@ class _Sorter:
         elif nested >= NESTED:
             self._unread(item, "files within files within files are not read")
         else:
-            for name, body in sections(text).items():
-                inside = item.inside.parent / PurePosixPath(
-                    *[part for part in name.split("/") if part not in ("", "..")]
-                )
-                self._take(Item(f"{item.ref}: {name}"[:1000], inside, body.encode("utf-8", "replace")), nested + 1)
+            self._parts(item, text, nested)
+
+    def _parts(self, item: Item, text: str, nested: int) -> None:
+        """Files in one file. When none of them tells anything, that is said once."""
+        before = len(self.brought.unread)
+        parts = sections(text)
+        for name, body in parts.items():
+            inside = item.inside.parent / PurePosixPath(*[part for part in name.split("/") if part not in ("", "..")])
+            self._take(Item(f"{item.ref}: {name}"[:1000], inside, body.encode("utf-8", "replace")), nested + 1)
+        if len(self.brought.unread) - before == len(parts):
+            del self.brought.unread[before:]
+            self._unread(item, "several files in one, of which none has a known form")
 
     def _of_node(self, item: Item, probe: str, text: str) -> bool:
         reading = catalog.read(Capture("", probe, "ok", text.encode("utf-8", "replace")))
