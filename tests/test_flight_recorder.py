@@ -1,4 +1,4 @@
-"""Flight-recorder dumps: what is kept of them, and that nothing in one can run, hang or flood.
+"""Flight-recorder dumps: what is kept of them, whatever the form.
 
 Right values come from what the recorded jobs did (tests/fixtures/hangs/README.md), from torch's own field names and
 from a plain pickle.loads of our own recordings, which only a test may do.
@@ -9,66 +9,17 @@ from __future__ import annotations
 import json
 import pickle
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from probes.catalog._flight_recorder import LIMITS, reduce
-from probes.catalog._flight_recorder_apart import dump_from_file, reduce_apart
-from probes.catalog._flight_recorder_decode import Refused
-from probes.catalog._flight_recorder_facts import Dump, dump_of
+from probes.catalog._flight_recorder_apart import dump_from_file
+from probes.catalog._flight_recorder_facts import dump_of
 from probes.catalog._flight_recorder_values import folded_ranks
 from probes.catalog.rank_flight_recorder import findings, parse
 from probes.core import ParseError, facts_as_json
-
-HANGS = Path(__file__).parent / "fixtures" / "hangs"
-STAMP = {
-    "rank": 0,
-    "pid": 7,
-    "host": "n",
-    "world_size": 4,
-    "how": "file",
-    "path": "/tmp/x",
-    "mtime": 100.0,
-    "at": 100.0,
-}
-
-
-def answer(case: str, rank: int) -> bytes:
-    """What the worker server of a rank answered, without the status line of the recording."""
-    return (HANGS / case / f"ws_fr_trace_json_rank{rank}.txt").read_bytes().partition(b"\n")[2]
-
-
-def facts(data: bytes, **stamp: Any) -> Dump:
-    return dump_of(reduce(data), {**STAMP, "bytes": len(data), **stamp})
-
-
-def entry(seq: int, **words: Any) -> dict[str, Any]:
-    """An entry in the form of schema 2.10, NCCL."""
-    made: dict[str, Any] = {
-        "record_id": seq, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": seq, "p2p_seq_id": 0,
-        "op_id": seq, "profiling_name": "nccl:all_reduce", "time_created_ns": 1_700_000_000_000_000_000 + seq,
-        "input_sizes": [[4]], "input_dtypes": ["Float"], "output_sizes": [[4]], "output_dtypes": ["Float"],
-        "state": "completed", "time_discovered_started_ns": None, "time_discovered_completed_ns": None,
-        "retired": True, "timeout_ms": 600_000, "is_p2p": False,
-    }  # fmt: skip
-    return {**made, **words}
-
-
-def dump(*entries: dict[str, Any], protocol: int = 2, **words: Any) -> bytes:
-    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
-    whole = {
-        "version": "2.10",
-        "pg_config": config,
-        "comm_lib_version": "2.27.7",
-        "pg_status": {},
-        "entries": [*entries],
-    }
-    return pickle.dumps({**whole, **words}, protocol)
-
+from tests.support.flight_recorders import HANGS, STAMP, answer, dump, entry, facts
 
 # What recorded dumps hold ------------------------------------------------------------------------------------------
 
@@ -243,146 +194,6 @@ def test_a_large_job_stays_within_the_bytes_of_one_answer() -> None:
     assert len(json.dumps(reduced)) <= LIMITS["bytes"]
     assert reduced["problems"]
     assert dump_of(reduced, {**STAMP, "bytes": 1}).entries == 20_000
-
-
-# Hostile -------------------------------------------------------------------------------------------------------------
-
-
-class Evil:
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return (open, (str(self.path), "w"))
-
-
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_nothing_that_a_dump_names_is_run(protocol: int, tmp_path: Path) -> None:
-    data = pickle.dumps({"version": "2.10", "entries": [Evil(tmp_path / "made")]}, protocol)
-    with pytest.raises(Refused, match="io.open|_io.open|nothing of it was run"):
-        reduce(data)
-    assert list(tmp_path.iterdir()) == []
-
-
-LAUGHS = b"\x80\x02]q\x00" + b"".join(
-    b"]q%c(h%c" % (n, n - 1) + b"h%c" % (n - 1) * 9 + b"e" for n in range(1, 60)
-)  # ten times ten times ten ...: a list of 10^59 places in 1.5 KB
-
-
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        (b"", "empty"),
-        (b"rank 0 began\n", "neither a pickle nor JSON"),
-        (b"\x7fELF\x02\x01", "neither"),
-        (b"\x80\x02}r\x00\x00\x00\x08.", "more memory"),  # a memo of 2^27 places
-        (b"\x80\x02" + b"]" * 1_000_000 + b"." , "no flight-recorder dump"),
-        (b"\x80\x02X\xff\xff\xff\x7f", "ends too early|more memory"),
-        (b"\x80\x04\x8e" + b"\xff" * 8, "decoded|more memory|too early"),
-        (b'{"entries": [' + b"[" * 100_000, "RecursionError|recursion"),
-        (b'{"entries": [{"pg_id": 1}', "decoded"),
-        (b'{"entries": 3}', "not a list"),
-        (b'{"entries": [3]}', "not a list of records"),
-        (b'{"status": "ok"}', "none of entries"),
-        (b"[]", "none of entries"),
-        (b"\x80\x02]q\x00.", "none of entries"),
-    ],
-)  # fmt: skip
-def test_what_is_no_dump_is_refused_with_why(data: bytes, why: str) -> None:
-    with pytest.raises(Refused, match=why):
-        reduce_apart(data)
-
-
-def test_a_dump_that_is_cut_off_says_so() -> None:
-    data = (HANGS / "ddp_unused" / "fr_exit_rank_0").read_bytes()
-    for length in (10, 100, len(data) // 2, len(data) - 1):
-        with pytest.raises(Refused, match="ends too early"):
-            reduce(data[:length])
-
-
-def test_a_structure_that_multiplies_itself_costs_nothing() -> None:
-    with pytest.raises(Refused):
-        reduce_apart(LAUGHS + b".")
-    sizes = LAUGHS[2:] + b"X\x00\x00\x00\x00"  # the same as a value of a field that is read
-    whole = (
-        b"\x80\x02}X\x07\x00\x00\x00entries](}(X\x0b\x00\x00\x00input_sizes"
-        + sizes
-        + b"X\x05\x00\x00\x00state"
-        + b"uee"
-        + b"s."
-    )
-    with pytest.raises(Refused):
-        reduce_apart(whole)
-
-
-def test_a_dump_that_takes_too_long_is_ended() -> None:
-    """Many entries with many sizes: a second of CPU is not enough for them."""
-    row = entry(1, input_sizes=[[1] * 30] * 20_000)
-    with pytest.raises(Refused, match="takes more than 1 s"):
-        reduce_apart(dump(*[dict(row, record_id=n, collective_seq_id=n) for n in range(2_000)]), {**LIMITS, "cpu_s": 1})
-
-
-def test_values_of_the_wrong_kind_become_unknown_and_nothing_raises() -> None:
-    odd = [
-        None,
-        -1,
-        2**70,
-        1.5,
-        float("nan"),
-        "x" * 10_000,
-        b"\xff",
-        [],
-        [[[]]],
-        {},
-        {"a": {}},
-        True,
-        "\ud800",
-        "\x1b[31m",
-    ]
-    chance = random.Random(5)
-    for _ in range(400):
-        rows = [entry(n) for n in range(3)]
-        for row in rows:
-            for key in chance.sample(sorted(row), 4):
-                row[key] = chance.choice(odd)
-        words = {key: chance.choice(odd) for key in chance.sample(["version", "pg_config", "pg_status"], 2)}
-        told = facts_as_json(dump_of(reduce(dump(*rows, protocol=4, **words)), {**STAMP, "bytes": 1}))
-        assert "\x1b" not in json.dumps(told)
-
-
-GARBLER = """
-import random, sys
-sys.path.insert(0, sys.argv[1])
-from probes.catalog._flight_recorder import LIMITS, reduce
-from probes.catalog._flight_recorder_decode import Refused, confine
-from probes.catalog._flight_recorder_facts import dump_of
-confine({**LIMITS, "cpu_s": 90})
-data = open(sys.argv[2], "rb").read()
-stamp = {"rank": 0, "pid": 7, "host": "n", "world_size": 4, "how": "file", "path": "", "mtime": 1.0, "at": 1.0}
-stamp["bytes"] = 1
-chance, read, refused = random.Random(7), 0, 0
-for _ in range(1500):
-    garbled = bytearray(data)
-    for _ in range(chance.randint(1, 4)):
-        garbled[chance.randrange(len(garbled))] = chance.randrange(256)
-    try:
-        dump_of(reduce(bytes(garbled)), stamp)
-        read += 1
-    except Refused:
-        refused += 1
-print(read, refused)
-"""
-
-
-def test_a_garbled_dump_is_refused_or_read_but_never_anything_else() -> None:
-    """In a limited process, because a garbled byte may ask for all memory there is."""
-    root, file = Path(__file__).parents[1], HANGS / "ddp_unused" / "fr_exit_rank_1"
-    command = [sys.executable, "-c", GARBLER, str(root), str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr[-2000:]
-    read, refused = map(int, done.stdout.split())
-    assert read > 100
-    assert refused > 100
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ FILE_S = 5.0
 MOST = 64  # ranks of one node, and files left behind
 LEFT_BEHIND_S = 7200.0  # files of ranks that are gone: older ones are of another incident
 LIMITS = _flight_recorder.LIMITS
-DEFAULT = "/tmp/nccl_trace_rank_"  # until torch 2.8 or so; then CACHED below $XDG_CACHE_HOME or $HOME/.cache
+DEFAULT = "/tmp/nccl_trace_rank_"  # of older torch; of newer CACHED, below $XDG_CACHE_HOME or $HOME/.cache
 CACHED = "/torch/comm_lib_trace_rank_"
 # A CUDA build keeps two recorders: NCCL's, and the one of gloo and others.
 JOB = ("run_id", "slurm_job", "master")

@@ -7,23 +7,17 @@ Errors   ParseError when a row is not what the reducer writes, naming the rank
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from probes.catalog._collected import number_or_none, whole, whole_or_none, wholes, word, word_or_none
+from probes.catalog._stack_facts import Frame
 from probes.core import ParseError
 
 # The columns of an entry, in the order in which _flight_recorder writes them.
 COLUMNS = ("seq", "p2p_seq", "op_id", "record", "signature", "state", "pending", "timed_out", "is_p2p", "created_at",
     "started_at", "completed_at", "duration_ms", "timeout_ms", "thread_id", "frames")  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    function: str
-    file: str
-    line: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +285,3 @@ def _entry(row: Any, signatures: int, frames: list[Frame], what: str) -> Entry:
     stack = tuple(frames[place] for place in _places(named["frames"], len(frames), what))
     state = word(named, "state", what, 20)
     return Entry(signature=signature, state=state, frames=stack, **numbers, **moments, **flags)  # type: ignore[arg-type]
-
-
-def entries_of(dump: Dump) -> Iterator[tuple[Group, Entry]]:
-    """Every pending entry of a dump with its group."""
-    for group in dump.groups:
-        for entry in group.pending:
-            yield group, entry

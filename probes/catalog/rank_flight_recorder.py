@@ -26,12 +26,12 @@ from probes.catalog._flight_recorder_facts import (
     Dump,
     Entry,
     FlightRecorder,
-    Frame,
     Group,
     Missing,
     Signature,
     dump_of,
 )
+from probes.catalog._stack_facts import Frame
 from probes.core import Finding, ParseError, Probe, sections
 
 __all__ = ["PROBE", "Dump", "Entry", "FlightRecorder", "Frame", "Group", "Missing", "Signature", "findings", "parse"]
