@@ -14,8 +14,9 @@ from tests.support.server import Golden15
 
 pytestmark = pytest.mark.browser
 NEW = """
+from incidents.models import Fleet
 from incidents.services.response import declare
-print(declare("nowhere-7", None, 1, "{title}").pk)
+print(declare(Fleet.objects.get(name="main"), "nowhere-7", None, 1, "{title}").pk)
 """
 
 
