@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from probes.catalog._flight_recorder_facts import Dump, Entry, Group, Signature
 from probes.diagnosis.job import Job
 
-LONG_S = 5.0  # judgement: a collective of a healthy step is over in less
+LONG_S = 10.0  # judgement: from here on a collective stands; before, a slow step looks the same
+YOUNG_S = 2.0  # judgement: below this nothing is said of a collective that waits
 # Operations in which every rank of the group passes the same sizes; in the others a root differs, or each rank may.
 SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "_all_gather_base", "all_gather_into_tensor", "_allgather_base",
     "_reduce_scatter_base", "reduce_scatter_tensor", "reduce", "barrier", "allreduce_coalesced")  # fmt: skip
@@ -90,7 +91,7 @@ def stalls_of(job: Job) -> Stalls:
     found.moving = _moving(dumps, found.all)
     if not found.all:
         found.silent = _silent(job, dumps)
-    found.all = [stall for stall in found.all if stall.age_s is None or stall.age_s >= LONG_S]
+    found.all = [stall for stall in found.all if stall.age_s is None or stall.age_s >= YOUNG_S]
     found.all.sort(key=lambda stall: -(stall.age_s or 0.0))
     _blame(found)
     return found
@@ -194,7 +195,7 @@ def _comparable(signature: Signature) -> object:
 
 def _moving(dumps: Mapping[int, Dump], stalls: list[Stall]) -> bool | None:
     """Whether the recorders show a job that goes on: nothing stands for long, and something ended a moment ago."""
-    if any(stall.age_s is None or stall.age_s >= LONG_S for stall in stalls):
+    if any(stall.age_s is None or stall.age_s >= YOUNG_S for stall in stalls):
         return False
     ages = [
         dump.at - entry.created_at
@@ -203,7 +204,7 @@ def _moving(dumps: Mapping[int, Dump], stalls: list[Stall]) -> bool | None:
         for entry in group.last
         if not entry.pending and entry.created_at is not None and dump.at and dump.how == "worker server"
     ]
-    return min(ages) < LONG_S if ages else None
+    return min(ages) < YOUNG_S if ages else None
 
 
 # Whom to blame ------------------------------------------------------------------------------------------------------

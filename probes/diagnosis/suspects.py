@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from probes.catalog._log_events import LogEvent
-from probes.diagnosis.collectives import Stall
+from probes.diagnosis.collectives import LONG_S, Stall
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import Job, RankView, quoted
 
@@ -76,13 +76,19 @@ def _by_recorder(evidence: Evidence) -> Iterator[Suspect]:
             why = view.no_dump.why if view.no_dump is not None else "nobody brought one"
             own = Reason(f"rank {rank} has no flight-recorder dump: {why}", view.ref("rank.flight_recorder"))
         else:
-            signals = ("rank_behind",) if stall.age_s is not None else ("rank_behind_age_unknown",)
+            signals = (_behind(stall.age_s),)
             reached = stall.late.get(rank, 0)
             said = f"entered #{reached} last" if reached else "entered none"
             own = Reason(f"rank {rank} {said} of that group", view.ref("rank.flight_recorder"))
         yield Suspect(
             view, f"never entered {stall.called}", (peers, own), signals, (stall,), waiting=frozenset(stall.waiting)
         )
+
+
+def _behind(age_s: float | None) -> str:
+    if age_s is None:
+        return "rank_behind_age_unknown"
+    return "rank_behind" if age_s >= LONG_S else "rank_behind_young"
 
 
 def _by_absence(evidence: Evidence) -> Iterator[Suspect]:

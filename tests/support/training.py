@@ -56,7 +56,8 @@ def training(lab: Lab, nodes: list[Node], case: str, victim: int = 1, name: str 
     job = Training(name, folder, nodes)
     port = free_port()
     for number, node in enumerate(nodes):
-        enter = ["nsenter", "--target", str(node.sshd_pid), "--mount", "--uts", "--pid", "--"]
+        # Not its mount namespace: there the interpreter may be hidden, which is often in somebody's home directory.
+        enter = ["nsenter", "--target", str(node.sshd_pid), "--uts", "--pid", "--"]
         run = [str(PYTHON), "-m", "torch.distributed.run", "--nnodes", str(len(nodes)), "--node-rank", str(number),
             "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", str(port), "--rdzv-id", name,
             str(JOB), case, str(victim), str(folder)]  # fmt: skip
