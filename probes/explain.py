@@ -90,7 +90,7 @@ def _hypothesis(one: Ranked, share: float) -> dict[str, Any]:
     hypothesis = one.hypothesis
     return {
         "cause": hypothesis.cause,
-        "subject": {key: hypothesis.subject[key] for key in SUBJECT if key in hypothesis.subject},
+        "subject": {key: value for key in SUBJECT if (value := hypothesis.subject.get(key)) not in (None, "")},
         "probability": share,
         "says": clean(hypothesis.says),
         "because": [_reason(reason) for reason in hypothesis.because],
