@@ -9,9 +9,11 @@ from datetime import timedelta
 from celery import current_app
 from django.db import transaction
 from django.db.models import F, Max, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from incidents.models import Incident, Ranking, Reading
+from incidents.services.looking import look_closer
 from incidents.services.timeline import tell
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.core import stored
@@ -71,29 +73,34 @@ def _judge(incident_id: int) -> int:
     if newest <= incident.judged_reading:
         return 0
     body = told(diagnose(evidence_of(incident)))
-    _record(incident, newest, body)
+    ranking = _record(incident, newest, body)
+    if ranking is not None:
+        look_closer(incident, ranking)
     return 1
 
 
 def evidence_of(incident: Incident) -> Iterator[Seen]:
-    """The latest reading of every node and probe of an incident, in one query."""
-    asked = Reading.objects.filter(run__incident=incident)
-    latest = asked.values("node_id", "probe").annotate(last=Max("id")).values("last")
+    """Of every node and probe of an incident the latest reading that answered, else the latest. One query.
+
+    A later look that failed takes nothing away from what an earlier one saw.
+    """
+    asked = Reading.objects.filter(run__incident=incident).values("node_id", "probe")
+    latest = asked.annotate(best=Coalesce(Max("id", filter=Q(outcome="ok")), Max("id"))).values("best")
     rows = Reading.objects.filter(pk__in=latest).select_related("node").defer("out", "err").order_by("pk")
     for row in rows.iterator(chunk_size=500):
         yield stored(row.node.name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
 
 
 @transaction.atomic
-def _record(incident: Incident, newest: int, body: dict[str, object]) -> None:
-    """Keep a ranking that says something new. The incident's row is locked, so that two cannot cross."""
+def _record(incident: Incident, newest: int, body: dict[str, object]) -> Ranking | None:
+    """Keep a ranking that says something new, else None. The incident's row is locked, so that two cannot cross."""
     row = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
     if newest <= row.judged_reading:
-        return
+        return None
     Incident.objects.filter(pk=row.pk).update(judged_reading=newest)
     before = row.rankings.first()
     if before is not None and before.body == body:
-        return
+        return None
     first = body["hypotheses"][0]  # type: ignore[index]
     ranking = Ranking.objects.create(
         incident=row,
@@ -109,6 +116,7 @@ def _record(incident: Incident, newest: int, body: dict[str, object]) -> None:
             probability=ranking.probability, says=first["says"])  # fmt: skip
     else:
         tell(row, "ranking", ranking=ranking.pk)
+    return ranking
 
 
 def _worth_a_line(before: Ranking | None, now: Ranking) -> bool:

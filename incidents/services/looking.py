@@ -1,0 +1,74 @@
+"""Asking more by itself: the suspects closer, and everybody a second time.
+
+The capture sends little to many nodes. Once somebody is suspected, py-spy is sent to those few nodes where it is
+missing. A second look at all ranks decides between slow and standing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from incidents.models import Incident, Node, Ranking, Reading
+from incidents.services.fleet import Refused
+from incidents.services.runs import start_suite
+from incidents.services.timeline import tell
+
+CAPTURE, HANG, SUSPECTS = "capture", "hang", "suspects"
+MOST_SUSPECTS = 4  # nodes that are sent megabytes
+LIKELY = 0.1  # hypotheses below this share are not worth it; judgement
+SECOND_AFTER = timedelta(seconds=10)
+
+
+@transaction.atomic
+def look_closer(incident: Incident, ranking: Ranking) -> int:
+    """Ask the suspects' nodes again, with py-spy sent along, where stacks are missing. Once per node; returns nodes."""
+    incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
+    names = [
+        one["subject"]["node"]
+        for one in ranking.body["hypotheses"]
+        if one["probability"] >= LIKELY and "rank" in one["subject"] and one["subject"].get("node")
+    ]
+    nodes = list(incident.nodes.filter(name__in=names).order_by("name")[:MOST_SUSPECTS])
+    asked = set(incident.runs.filter(suite=SUSPECTS).values_list("shards__nodes", flat=True))
+    wanted = [node for node in nodes if node.pk not in asked and _stacks_missing(incident, node)]
+    return _ask(incident, SUSPECTS, wanted) if incident.closed_at is None else 0
+
+
+def _stacks_missing(incident: Incident, node: Node) -> bool:
+    """Whether a rank's process on this node was seen without py-spy's eyes."""
+    last = Reading.objects.filter(run__incident=incident, node=node, probe="rank.stack").order_by("-pk").first()
+    if last is None or last.facts is None:
+        return last is None or last.outcome not in ("absent", "unreachable")
+    return any(not process["how"].startswith("py-spy") for process in last.facts["processes"])
+
+
+def sweep_second_looks() -> int:
+    """A second look at the ranks of each open incident, some seconds after its capture has ended. Returns how many."""
+    before = timezone.now() - SECOND_AFTER
+    ended = Incident.objects.filter(closed_at=None, runs__suite=CAPTURE, runs__finished_at__lt=before)
+    once = ended.exclude(runs__suite=HANG).distinct()
+    return sum(_look_again(pk) for pk in once.values_list("pk", flat=True)[:64])
+
+
+@transaction.atomic
+def _look_again(incident_id: int) -> int:
+    incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident_id)
+    if incident.closed_at is not None or incident.runs.filter(suite=HANG).exists():
+        return 0
+    with_ranks = Reading.objects.filter(run__incident=incident, probe="rank.map", outcome="ok").values("node")
+    return 1 if _ask(incident, HANG, list(incident.nodes.filter(pk__in=with_ranks).select_related("fleet"))) else 0
+
+
+def _ask(incident: Incident, suite: str, nodes: Sequence[Node]) -> int:
+    if not nodes:
+        return 0
+    try:
+        run = start_suite(suite, nodes, None, incident=incident)
+    except Refused:
+        return 0
+    tell(incident, "suite_started", None, run=run.pk, suite=suite, nodes=len(nodes))
+    return len(nodes)
