@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from tests.support.server import BASE, clean_environment
@@ -34,12 +38,32 @@ class Training:
     def ready(self) -> None:
         """Until every rank has taken part in its first collectives."""
         for rank in range(len(self.nodes)):
-            until(lambda rank=rank: "ready, pid" in self.log(rank), 90, f"rank {rank}: {self.log(rank)[-2000:]}")  # type: ignore[misc]
+            until(lambda rank=rank: self._last_call(rank), 90, f"rank {rank}: {self.log(rank)[-2000:]}")  # type: ignore[misc]
 
-    def forget_logs(self) -> None:
-        """Take the files' names away: who has them open goes on writing."""
-        for path in self.folder.glob("*.log"):
-            path.unlink()
+    def stands(self, seconds: float) -> None:
+        """Until no rank that answers has entered a collective for so long."""
+        self.ready()
+
+        def all_stand() -> bool:
+            last = [at for rank in range(len(self.nodes)) if (at := self._last_call(rank)) is not None]
+            return bool(last) and time.time() - max(last) > seconds
+
+        until(all_stand, 60 + seconds, "the job to stand still")
+
+    def _last_call(self, rank: int) -> float | None:
+        """When the rank entered its last collective, as its own worker server tells; None while it does not answer."""
+        server = HTTPConnection("localhost", timeout=2)
+        server.sock = socket.socket(socket.AF_UNIX)
+        server.sock.settimeout(2)
+        try:
+            server.sock.connect(str(self.folder / f"worker_{rank}.sock"))
+            server.request("POST", "/handler/fr_trace_json")
+            entries = json.loads(server.getresponse().read()).get("entries", [])
+        except (OSError, ValueError, HTTPException):
+            return None
+        finally:
+            server.close()
+        return max((entry["time_created_ns"] for entry in entries), default=0) / 1e9 or None
 
     def stop(self) -> None:
         for process in self.processes:
@@ -49,8 +73,10 @@ class Training:
 
 
 @contextlib.contextmanager
-def training(lab: Lab, nodes: list[Node], case: str, victim: int = 1, name: str = "llm-7b-run3") -> Iterator[Training]:
-    """Runs training_job.py with one rank per node until the end of the block."""
+def training(
+    lab: Lab, nodes: list[Node], case: str, victim: int = 1, name: str = "llm-7b-run3", logs: bool = True
+) -> Iterator[Training]:
+    """Runs training_job.py with one rank per node until the end of the block. Without `logs` its output goes nowhere."""
     folder = lab.folder / "job"
     folder.mkdir()
     job = Training(name, folder, nodes)
@@ -62,11 +88,16 @@ def training(lab: Lab, nodes: list[Node], case: str, victim: int = 1, name: str 
             "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", str(port), "--rdzv-id", name,
             str(JOB), case, str(victim), str(folder)]  # fmt: skip
         environment = {**clean_environment(), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "HOME": "/root"}
-        with (folder / f"rank_{number}.log").open("wb") as log:
+        with (folder / f"rank_{number}.log" if logs else Path("/dev/null")).open("wb") as log:
             job.processes.append(
                 subprocess.Popen(
-                    [*enter, *run], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    start_new_session=True, cwd="/",
+                    [*enter, *run],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    cwd="/",
                 )  # fmt: skip
             )
     try:

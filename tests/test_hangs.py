@@ -1,0 +1,104 @@
+"""Real training jobs that hang, on real nodes: the incident names rank, node and reason within 15 seconds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.support.server import BASE, Golden15
+from tests.support.sshd_nodes import Lab
+from tests.support.training import PYTHON, training
+from tests.support.wait import until
+
+pytestmark = [
+    pytest.mark.needs_root,
+    pytest.mark.skipif(not PYTHON.exists(), reason="cannot run here: needs torch, see make lab"),
+    pytest.mark.timeout(300),
+]
+WITHIN_S = 15.0  # promised to people, from opening the incident
+STOOD_S = 6.0  # the job stands so long when somebody opens the incident
+GUARD = 2.0  # this machine also runs the job, its nodes and whatever else is tested
+
+# What is wrong, by case of the training job. Worked out from the program: nothing here comes from the code under test.
+CAUSES = {
+    "sigstop": "fw.rank_stopped",
+    "skip": "fw.collective_mismatch",
+    "skip_same": "fw.rank_missing_collective",
+    "order": "fw.collective_mismatch",
+    "loader_slow": "cpu.dataloader_starved",
+    "loader_gil0": "cpu.dataloader_starved",
+    "nan_rs": "fw.nan_gradient",
+}
+
+
+def declare(golden15: Golden15, what: str = "gpu-[001-003]") -> float:
+    """Declares by the services that the page calls, in a process of its own; returns the moment."""
+    code = f"""
+from incidents.models import Fleet, User
+from incidents.services import response
+print(response.declare(Fleet.objects.get(), {what!r}, None).pk)
+"""
+    command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", code]
+    began = time.monotonic()
+    subprocess.run(command, cwd=BASE, env=golden15.env, check=True, capture_output=True, text=True, timeout=60)
+    return began
+
+
+def verdict(golden15: Golden15) -> dict[str, Any] | None:
+    """The first hypothesis of the latest ranking."""
+    with closing(sqlite3.connect(golden15.data / "golden15.sqlite3")) as database:
+        row = database.execute("SELECT body FROM incidents_ranking ORDER BY id DESC LIMIT 1").fetchone()
+    return dict(json.loads(row[0])["hypotheses"][0]) if row else None
+
+
+def named(golden15: Golden15, cause: str, victim: int | None, seconds: float) -> None:
+    """Until the first hypothesis is this one, with the right rank and node."""
+
+    def right() -> bool:
+        first = verdict(golden15)
+        if first is None or first["cause"] != cause:
+            return False
+        return victim is None or (first["subject"].get("rank"), first["subject"].get("node")) == (
+            victim,
+            f"gpu-{victim + 1:03}",
+        )
+
+    until(right, seconds, f"{cause} of rank {victim}; it is {verdict(golden15)}")
+
+
+def three(lab: Lab) -> list[Any]:
+    return [lab.start(f"gpu-{number:03}") for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("victim", [1, 0, 2])
+@pytest.mark.parametrize("case", CAUSES)
+def test_a_hung_rank_is_named_with_its_node_and_the_reason(
+    lab: Lab, golden15: Golden15, case: str, victim: int
+) -> None:
+    with training(lab, three(lab), case, victim) as job:
+        job.stands(STOOD_S)
+        began = declare(golden15)
+        named(golden15, CAUSES[case], victim, WITHIN_S * GUARD)
+        print(f"{case} {victim}: {time.monotonic() - began:.1f} s")
+
+
+@pytest.mark.parametrize("case", [case for case in CAUSES if case != "nan_rs"])
+def test_without_any_log_it_is_named_all_the_same(lab: Lab, golden15: Golden15, case: str) -> None:
+    with training(lab, three(lab), case, logs=False) as job:
+        job.stands(STOOD_S)
+        declare(golden15)
+        named(golden15, CAUSES[case], 1, WITHIN_S * GUARD)
+
+
+def test_a_job_without_a_fault_gives_none(lab: Lab, golden15: Golden15) -> None:
+    with training(lab, three(lab), "train") as job:
+        job.ready()
+        declare(golden15)
+        named(golden15, "none", None, WITHIN_S * GUARD)
