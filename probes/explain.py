@@ -62,7 +62,7 @@ def command(paths: Sequence[Path], as_json: bool) -> int:
     if as_json:
         print(json.dumps(explained_as_json(told), indent=1, ensure_ascii=True))
     else:
-        _Page(told).show()
+        show(told)
     for rule, why in told.diagnosis.failed.items():
         print(f"probes: the rule {rule} stopped on this evidence: {clean(why)}", file=sys.stderr)
     if told.status == NOTHING_READ:
@@ -123,6 +123,11 @@ def rounded(shares: Sequence[float], digits: int = 4) -> list[float]:
 
 
 # For people -----------------------------------------------------------------------------------------------------------
+
+
+def show(told: Explained) -> None:
+    """Print it for people."""
+    _Page(told).show()
 
 
 class _Page:

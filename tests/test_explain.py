@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
+from probes.diagnosis import Diagnosis, Hypothesis, Reason
 from probes.diagnosis.paths import paths
-from probes.diagnosis.ranking import causes
-from probes.explain import SCHEMA, explain, explained_as_json, rounded
+from probes.diagnosis.ranking import Ranked, causes
+from probes.explain import SCHEMA, Explained, explain, explained_as_json, rounded, show
 
 BASE = Path(__file__).parent.parent
 HANGS = BASE / "tests" / "fixtures" / "hangs"
@@ -271,6 +272,20 @@ def test_text_of_nodes_cannot_reach_the_terminal(tmp_path: Path) -> None:
     for character in ("\x1b", "\u202e", "\r"):
         assert character not in done.stdout
     assert "T[bold]" in done.stdout  # shown, not obeyed
+
+
+def test_what_a_rule_says_is_cleaned_once_more(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = "rank 1\x1b[31m is\u202e [bold]late\x07"
+    reason = Reason(bad, "x.log")
+    one = Hypothesis("unknown", {"rank": 1}, bad, (reason,), (), (reason,), (bad,))
+    told = Explained(Diagnosis((Ranked(one, 1.0, (one,)),), {}, {}), 1, ())
+    show(told)
+    for text in (
+        capsys.readouterr().out,
+        *json.loads(json.dumps(explained_as_json(told)["hypotheses"]))[0]["would_change"],
+    ):
+        assert "[bold]late" in text
+        assert not set(text) & {"\x1b", "\u202e", "\x07"}
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 1000, 3000])

@@ -82,6 +82,26 @@ def test_a_file_that_unpacks_without_end_is_cut_off(tmp_path: Path, monkeypatch:
     assert item.cut
 
 
+def test_a_log_that_is_cut_off_in_its_archive_still_tells(tmp_path: Path) -> None:
+    lines = "".join(
+        f"[rank1]:[W1129 14:15:52.{n:09} WorkerServer.cpp:113] line {n * 7919 % 9973}\n" for n in range(5000)
+    )
+    packed = gzip.compress(b"[rank1]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n" + lines.encode())
+    (tmp_path / "rank1.log.gz").write_bytes(packed[: len(packed) // 2])
+    found = intake.read([tmp_path])
+    (log,) = logs(found).values()
+    assert (log.rank, "cuda_error" in {event.kind for event in log.events}) == (1, True)
+    assert "damaged or cut off" in unread(found)["rank1.log.gz"]
+
+
+def test_of_a_very_long_log_the_beginning_and_the_end_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "FILE_BYTES", 100_000)
+    middle = "".join(f"[rank1]: step {n} of the middle\n" for n in range(20_000))
+    (tmp_path / "x.log").write_text(middle + "[rank1]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    (log,) = logs(intake.read([tmp_path])).values()
+    assert "cuda_error" in {event.kind for event in log.events}
+
+
 def test_an_archive_with_too_many_members_is_not_read_to_its_end(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for number in range(50):

@@ -28,6 +28,7 @@ from probes.core import clean
 from probes.intake.names import looks_like_a_node
 
 FILE_BYTES = 67_108_864  # of one file that are looked at: as many as the flight-recorder reader takes
+END_BYTES = 25_165_824  # of a longer one, see end_of
 ALL_BYTES = 8_589_934_592  # of everything, unpacked
 FILES = 200_000
 DEPTH = 32  # folders within folders
@@ -158,6 +159,19 @@ def _file(path: Path, inside: PurePosixPath, budget: Budget) -> Iterator[Item | 
         return
     budget.take(data)
     yield Item(shown(path), inside, data, about.st_size, path)
+
+
+def end_of(item: Item) -> str:
+    """The last part of a file that is longer than what was read, "" where only unpacking would tell: a log says at its
+    end why it stopped."""
+    if item.path is None:
+        return ""
+    try:
+        with item.path.open("rb") as handle:
+            handle.seek(-min(END_BYTES, max(0, (item.size or 0) - len(item.data))), os.SEEK_END)
+            return handle.read(END_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 # Archives -------------------------------------------------------------------------------------------------------------
