@@ -279,6 +279,16 @@ def test_only_the_last_attempt_of_a_run_folder_counts(tmp_path: Path) -> None:
     assert unread(found)["stderr.log"].startswith("of an attempt before the last one")
 
 
+def test_of_two_moments_the_later_counts_and_the_earlier_is_the_look_before(tmp_path: Path) -> None:
+    for moment, state in (("14-01", "S (sleeping)"), ("14-06", "T (stopped)")):
+        folder = tmp_path / moment
+        folder.mkdir()
+        text = (HANGS / "sigstop" / "proc_rank1.txt").read_text().replace("T (stopped)", state)
+        (folder / "proc_rank1.txt").write_text(text)
+    (one,) = processes(intake.read([tmp_path]))
+    assert (one.rank, one.state, one.state_before) == (1, "T", "S")
+
+
 def test_the_environment_of_a_process_numbers_it(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text(
         "==> /proc/4711/status <==\nName:\tpython\nState:\tD (disk sleep)\nPid:\t4711\nPPid:\t4700\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import pickle
 import shutil
@@ -109,6 +110,23 @@ def test_an_archive_with_too_many_members_is_not_read_to_its_end(tmp_path: Path)
     found = list(files.walk([tmp_path], files.Budget(files=10)))
     assert len([one for one in found if isinstance(one, files.Item)]) == 10
     assert "there is too much in it" in [one.why for one in found if isinstance(one, files.Unread)][0]
+
+
+def test_headers_that_ask_for_memory_are_refused(tmp_path: Path) -> None:
+    """A name of a gigabyte packs into a megabyte, and tarfile reads names whole."""
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 30
+    (tmp_path / "name.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + b"a" * 4096)
+    header.type = tarfile.XHDTYPE
+    (tmp_path / "pax.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT) + b"a" * 4096)
+    (tmp_path / "a.xz").write_bytes(lzma.compress(b"[rank1]: line"))
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("rank1.log", "[rank1]: line")
+    found = unread(intake.read([tmp_path]))
+    assert "a header of 1073741824 bytes" in found["name.tar"]
+    assert "a header of 1073741824 bytes" in found["pax.tar"]
+    assert "compressed with xz" in found["a.xz"]
+    assert "compressed in a way" in found["rank1.log"]
 
 
 def test_archives_in_archives_end(tmp_path: Path) -> None:

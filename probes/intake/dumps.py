@@ -77,7 +77,7 @@ def _held(file: DumpFile, rank: int, who: Who) -> _Held:
 def _dump(file: DumpFile, rank: int, who: Who) -> Dump:
     """A file says neither when it was taken nor how: times since then are not known."""
     node, reduced = who.node(rank, file.inside), file.reduced or {}
-    of_rank = [pid for (_, pid), known in who.pids.items() if known == rank]
+    of_rank = who.pids_of.get(rank, ())
     stamp = {"rank": rank, "pid": of_rank[0] if len(of_rank) == 1 else None, "world_size": _world(reduced) or who.world,
         "host": node, "how": "file", "path": file.ref[-400:], "mtime": None, "at": 0.0, "bytes": file.size}  # fmt: skip
     return dump_of(reduced, stamp)

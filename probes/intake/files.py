@@ -13,7 +13,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-import lzma
 import os
 import stat
 import tarfile
@@ -34,7 +33,7 @@ FILES = 200_000
 DEPTH = 32  # folders within folders
 NESTED = 3  # archives within archives
 HEAD = 65_536
-BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError,
+BROKEN = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError,
     NotImplementedError, ValueError)  # fmt: skip  # what the unpackers of the standard library raise on bad input
 SKIPPED = {".git", "__pycache__", ".svn", "node_modules"}
 
@@ -109,7 +108,7 @@ def walk(paths: Sequence[Path], budget: Budget | None = None) -> Iterator[Item |
         if path.is_dir():
             yield from _folder(path, top, budget, 0)
         else:
-            yield from _file(path, top / path.name, budget)
+            yield from _file(path, top / path.name, budget, follow=True)
 
 
 def _folder(folder: Path, inside: PurePosixPath, budget: Budget, depth: int) -> Iterator[Item | Unread]:
@@ -140,9 +139,10 @@ def shown(path: Path | str) -> str:
     return clean(os.fsencode(str(path)).decode("utf-8", "replace")).replace("\n", "\u240a")[:1000]
 
 
-def _file(path: Path, inside: PurePosixPath, budget: Budget) -> Iterator[Item | Unread]:
+def _file(path: Path, inside: PurePosixPath, budget: Budget, follow: bool = False) -> Iterator[Item | Unread]:
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO must not make us wait
+        # A FIFO must not make us wait, and what was no link a moment ago must not have become one.
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
         with os.fdopen(number, "rb") as handle:
             about = os.fstat(number)
             if not stat.S_ISREG(about.st_mode):
@@ -176,14 +176,19 @@ def end_of(item: Item) -> str:
 
 # Archives -------------------------------------------------------------------------------------------------------------
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip"}
-_ZSTD = b"\x28\xb5\x2f\xfd"
+_MAGIC = {
+    b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip",
+    # The header of these two may ask for gigabytes of memory.
+    b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+}  # fmt: skip
+_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
+LONG_NAME = 65_536  # bytes of the name of a tar's member, and of what its header adds
 
 
 def _form(head: bytes) -> str:
     if head[257:262] == b"ustar":
         return "tar"
-    return next((form for magic, form in _MAGIC.items() if head.startswith(magic)), "zstd" if head[:4] == _ZSTD else "")
+    return next((form for magic, form in _MAGIC.items() if head.startswith(magic)), "")
 
 
 def _is_archive(head: bytes) -> bool:
@@ -205,8 +210,8 @@ def _members(
             yield from _tar(handle, ref, budget, nested)
         elif form == "zip":
             yield from _zip(handle, ref, budget, nested)
-        elif form == "zstd":
-            yield Unread(ref, "compressed with zstd, which is not unpacked here: unpack it first")
+        elif form in ("xz", "zstd"):
+            yield Unread(ref, f"compressed with {form}, which is not unpacked here: unpack it first")
         else:
             yield from _compressed(handle, form, ref, inside, budget, nested)
     except BROKEN as error:
@@ -216,7 +221,7 @@ def _members(
 def _compressed(
     handle: IO[bytes], form: str, ref: str, inside: PurePosixPath, budget: Budget, nested: int
 ) -> Iterator[Item | Unread]:
-    stem = inside.with_suffix("") if inside.suffix in (".gz", ".bz2", ".xz", ".tgz") else inside
+    stem = inside.with_suffix("") if inside.suffix in (".gz", ".bz2", ".tgz") else inside
     is_tar = _form(_Unpacked(handle, form).read(512)) == "tar"
     handle.seek(0)
     stream = _Unpacked(handle, form)
@@ -233,7 +238,7 @@ class _Unpacked(io.RawIOBase):
     nothing at all can be unpacked."""
 
     def __init__(self, handle: IO[bytes], form: str) -> None:
-        openers: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+        openers: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open}
         self._stream = openers[form](handle, "rb")
         self._found = 0
         self.broken = False
@@ -281,8 +286,23 @@ def _read(stream: Any, size: int) -> bytes:
     return bytes(found)
 
 
+class _ShortNames(tarfile.TarInfo):
+    """Refuses headers that tarfile would read into memory whole, however long they say they are."""
+
+    def _proc_gnulong(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        return self._short()._proc_gnulong(archive)  # type: ignore[no-any-return]
+
+    def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        return self._short()._proc_pax(archive)  # type: ignore[no-any-return]
+
+    def _short(self) -> Any:
+        if self.size > LONG_NAME:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        return super()
+
+
 def _tar(handle: Any, ref: str, budget: Budget, nested: int) -> Iterator[Item | Unread]:
-    with tarfile.open(fileobj=handle, mode="r|") as archive:
+    with tarfile.open(fileobj=handle, mode="r|", tarinfo=_ShortNames) as archive:
         for member in archive:
             if budget.spent:
                 yield Unread(ref, "there is too much in it: the rest was not read")
@@ -309,6 +329,9 @@ def _zip(handle: IO[bytes], ref: str, budget: Budget, nested: int) -> Iterator[I
             if member.is_dir():
                 continue
             name = f"{ref}/{shown(member.filename)}"
+            if member.compress_type not in _DEFLATED:
+                yield Unread(name, "compressed in a way that is not unpacked here")
+                continue
             try:
                 with archive.open(member) as stream:
                     yield from _one(stream, name, _inside(member.filename), member.file_size, budget, nested)

@@ -104,8 +104,12 @@ class _Extracts:
         rank, above, worker = self.who.of_extract(inside, one, alone and not table)
         key = (self.who.folder_node(inside), one.pid)
         there = self.seen.get(key) if one.pid else None
-        if there is not None:
+        if there is not None and table:
             there.again, there.again_in = one.state, one.wchan
+            return True
+        if there is not None:  # of two moments, by the order of names
+            there.again, there.again_in = there.extract.state, there.extract.wchan
+            there.ref, there.inside, there.extract = ref, inside, one
             return True
         if rank is None or not one.pid:
             return bool(one.rank is not None)
@@ -156,7 +160,7 @@ def _stacks(brought: Brought, who: Who, extracts: _Extracts) -> Iterator[Found |
             name = process.pid if process.pid is not None else f"child {who.names[file.inside].child}"
             key = (rank, name if worker else "main")
             score = _score(file, told)
-            if key not in best or score > best[key][0]:
+            if key not in best or score >= best[key][0]:  # of two moments the later, by the order of names
                 best[key] = (score, file, told)
         if nameless == len(file.processes) and file.form >= 0:
             yield Unread(file.ref, "a stack, but no file says of which rank")

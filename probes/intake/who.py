@@ -40,6 +40,10 @@ class Who:
         self.shift = self._shifts()
         self._from_names()
         self.node_of_rank = self._rank_nodes()
+        self.pids_of: dict[int, list[int]] = {}
+        for (_, pid), rank in self.pids.items():
+            if rank is not None:
+                self.pids_of.setdefault(rank, []).append(pid)
         self.world = max([log.world or 0 for log in brought.logs], default=0) or None
 
     def folder_node(self, inside: PurePosixPath) -> str:
