@@ -17,7 +17,7 @@ import pytest
 
 from probes import intake
 from probes.core import Capture
-from probes.intake import files
+from probes.intake import files, items
 from probes.transport import replay
 from tests.test_intake import HANGS, dumps, logs, of, stacks, unread
 
@@ -75,10 +75,10 @@ def test_names_and_links_of_an_archive_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_a_file_that_unpacks_without_end_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "FILE_BYTES", 1_000_000)
+    monkeypatch.setattr(items, "FILE_BYTES", 1_000_000)
     (tmp_path / "rank0.log.gz").write_bytes(gzip.compress(b"[rank0]: line\n" * 10_000_000))
     (item,) = files.walk([tmp_path])
-    assert isinstance(item, files.Item)
+    assert isinstance(item, items.Item)
     assert len(item.data) == 1_000_001
     assert item.cut
 
@@ -96,7 +96,7 @@ def test_a_log_that_is_cut_off_in_its_archive_still_tells(tmp_path: Path) -> Non
 
 
 def test_of_a_very_long_log_the_beginning_and_the_end_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "FILE_BYTES", 100_000)
+    monkeypatch.setattr(items, "FILE_BYTES", 100_000)
     middle = "".join(f"[rank1]: step {n} of the middle\n" for n in range(20_000))
     (tmp_path / "x.log").write_text(middle + "[rank1]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
     (log,) = logs(intake.read([tmp_path])).values()
@@ -107,9 +107,9 @@ def test_an_archive_with_too_many_members_is_not_read_to_its_end(tmp_path: Path)
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for number in range(50):
             archive.writestr(f"{number}.txt", "x")
-    found = list(files.walk([tmp_path], files.Budget(files=10)))
-    assert len([one for one in found if isinstance(one, files.Item)]) == 10
-    assert "there is too much in it" in [one.why for one in found if isinstance(one, files.Unread)][0]
+    found = list(files.walk([tmp_path], items.Budget(files=10)))
+    assert len([one for one in found if isinstance(one, items.Item)]) == 10
+    assert "there is too much in it" in [one.why for one in found if isinstance(one, items.Unread)][0]
 
 
 def test_headers_that_ask_for_memory_are_refused(tmp_path: Path) -> None:
@@ -184,6 +184,24 @@ def test_a_rank_whose_only_dump_is_not_read_is_known_to_be_there(tmp_path: Path)
     found = intake.read([tmp_path])
     missing = [one for _, reading in of(found, "rank.flight_recorder") for one in reading.facts.missing]
     assert [(one.rank, one.refused) for one in missing] == [(1, True)]
+
+
+def test_a_rank_without_a_dump_is_said_and_placed_where_its_neighbours_are(tmp_path: Path) -> None:
+    """Four ranks on two nodes: ranks 2 and 3 are the second node's, so the one without files is there too."""
+    for node, ranks in (("gpu-000", (0, 1)), ("gpu-001", (3,))):
+        (tmp_path / node).mkdir()
+        for rank in ranks:
+            config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}}
+            entry = {"pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": 7, "record_id": 7,
+                "profiling_name": "nccl:all_reduce", "state": "scheduled", "retired": False, "frames": []}  # fmt: skip
+            whole = {"version": "2.10", "pg_config": config, "entries": [entry]}
+            (tmp_path / node / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(whole, 2))
+    found = intake.read([tmp_path])
+    ((ref, reading),) = (one for one in of(found, "rank.flight_recorder") if one[1].facts.missing)
+    assert [(one.rank, one.why, one.refused) for one in reading.facts.missing] == [
+        (2, "none is among the files", False)
+    ]
+    assert (ref, reading.capture.node) == (str(tmp_path / "gpu-001"), "gpu-001")
 
 
 def test_a_dump_of_the_oldest_form_is_read(tmp_path: Path) -> None:

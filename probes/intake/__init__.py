@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probes.core import Reading
-from probes.intake.files import NoSuchPath, Unread
+from probes.intake.files import NoSuchPath
+from probes.intake.items import Unread
 from probes.intake.readings import readings
 from probes.intake.sorting import sort
 from probes.intake.who import Who, earlier_attempts

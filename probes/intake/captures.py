@@ -13,7 +13,7 @@ from typing import Any
 
 from probes import catalog
 from probes.core import Capture, Reading, saved_capture, sections
-from probes.intake.files import Item, Unread
+from probes.intake.items import Item, Unread
 from probes.intake.names import looks_like_a_node
 
 META = "captures.json"

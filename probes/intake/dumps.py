@@ -9,9 +9,11 @@ from typing import Any
 
 from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, Missing, dump_of
 from probes.core import ParseError, Reading
-from probes.intake.files import Unread
+from probes.intake.items import Unread
 from probes.intake.sorting import Brought, DumpFile
-from probes.intake.who import Who
+from probes.intake.who import Who, world_of
+
+MOST_RANKS = 131_072
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,31 @@ def dump_readings(
     for _, one in sorted(best.items()):
         facts = FlightRecorder(one.dump.host, (one.dump,), (), 0)
         yield one.file.ref, reading(one.dump.host, "rank.flight_recorder", facts)
+    yield from _missing(best, refused, who, reading)
+
+
+def _missing(
+    best: dict[int, _Held], refused: dict[int, DumpFile], who: Who, reading: Callable[[str, str, Any], Reading]
+) -> Iterator[tuple[str, Reading]]:
+    """Ranks of which no dump counts, where others have one: said for each, with the folder as the place."""
     world = max([one.dump.world_size or 0 for one in best.values()], default=0)
-    for rank, file in refused.items():
-        if rank not in best and rank < world:
-            missing = Missing(rank, None, f"{file.ref}: {file.why}"[:1000], "", True, None, None, None)
-            node = who.node(rank, file.inside)
-            yield file.ref, reading(node, "rank.flight_recorder", FlightRecorder(node, (), (missing,), 0))
+    places: dict[tuple[str, str], list[Missing]] = {}
+    folder = next((one.file.ref.rpartition("/")[0] for _, one in sorted(best.items())), "")
+    for rank in [rank for rank in range(min(world, MOST_RANKS)) if rank not in best]:
+        file = refused.get(rank)
+        why = f"{file.ref}: {file.why}" if file else "none is among the files"
+        node = who.node_of_rank.get(rank, "")
+        where = file.ref if file else _neighbour(best, node) or folder or "."
+        one = Missing(rank, None, why[:1000], "", file is not None, None, None, None)
+        places.setdefault((where, node), []).append(one)
+    for (where, node), some in places.items():
+        yield where, reading(node, "rank.flight_recorder", FlightRecorder(node, (), tuple(some), 0))
+
+
+def _neighbour(best: dict[int, _Held], node: str) -> str:
+    """The folder in which the dumps of a node lie."""
+    there = (one.file.ref.rpartition("/")[0] for _, one in sorted(best.items()) if node and one.dump.host == node)
+    return next(there, "")
 
 
 def _held(file: DumpFile, rank: int, who: Who) -> _Held:
@@ -77,19 +98,10 @@ def _held(file: DumpFile, rank: int, who: Who) -> _Held:
 def _dump(file: DumpFile, rank: int, who: Who) -> Dump:
     """A file says neither when it was taken nor how: times since then are not known."""
     node, reduced = who.node(rank, file.inside), file.reduced or {}
-    of_rank = who.pids_of.get(rank, ())
-    stamp = {"rank": rank, "pid": of_rank[0] if len(of_rank) == 1 else None, "world_size": _world(reduced) or who.world,
-        "host": node, "how": "file", "path": file.ref[-400:], "mtime": None, "at": 0.0, "bytes": file.size}  # fmt: skip
+    pids, world = who.pids_of.get(rank, ()), world_of(reduced) or who.world
+    stamp = {"rank": rank, "pid": pids[0] if len(pids) == 1 else None, "world_size": world, "host": node,
+        "how": "file", "path": file.ref[-400:], "mtime": None, "at": 0.0, "bytes": file.size}  # fmt: skip
     return dump_of(reduced, stamp)
-
-
-def _world(reduced: dict[str, Any]) -> int | None:
-    """The number of ranks of the default group, where the dump lists them."""
-    for group in reduced.get("groups", ()):
-        if group["desc"] == "default_pg" and group["ranks"]:
-            spans: list[list[int]] = group["ranks"]
-            return sum((last - first) // step + 1 for first, last, step in spans)
-    return None
 
 
 def _outdated(held: dict[int, list[_Held]], best: dict[int, _Held]) -> dict[int, str]:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.core import clean, lines_of
-from probes.intake.files import HEAD, Item
+from probes.intake.items import HEAD, Item
 
 Kind = Literal[
     "dump",

@@ -14,7 +14,7 @@ from probes.catalog._log_events import RankLog
 from probes.catalog._log_lines import Zone, pieces
 from probes.catalog.rank_log import of_file
 from probes.core import clean
-from probes.intake.files import HEAD, Item
+from probes.intake.items import HEAD, Item
 from probes.intake.names import Named, named
 
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched

@@ -18,7 +18,7 @@ from probes.catalog._stack_facts import ProcessStack, Stacks
 from probes.catalog.rank_log import RankLogs
 from probes.core import Capture, ParseError, Reading
 from probes.intake.dumps import dump_readings
-from probes.intake.files import Unread
+from probes.intake.items import Unread
 from probes.intake.sorting import Brought, NodeFile, StackFile
 from probes.intake.who import Who
 

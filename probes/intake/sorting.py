@@ -22,8 +22,9 @@ from probes.catalog._process_extract import Extract, extracts_of, ps_rows, varia
 from probes.catalog._stack_facts import ProcessStack
 from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
-from probes.intake import captures, files
-from probes.intake.files import Item, Unread, walk
+from probes.intake import captures
+from probes.intake.files import end_of, walk
+from probes.intake.items import Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, log_file
 
@@ -230,7 +231,7 @@ class _Sorter:
         return True
 
     def _log(self, item: Item, known: Known) -> None:
-        text = known.text + "\n" + files.end_of(item) if item.cut else known.text
+        text = known.text + "\n" + end_of(item) if item.cut else known.text
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)

@@ -39,12 +39,12 @@ class Who:
         self.shift: dict[str, int] = {}
         self.shift = self._shifts()
         self._from_names()
+        self.world = self._world()
         self.node_of_rank = self._rank_nodes()
         self.pids_of: dict[int, list[int]] = {}
         for (_, pid), rank in self.pids.items():
             if rank is not None:
                 self.pids_of.setdefault(rank, []).append(pid)
-        self.world = max([log.world or 0 for log in brought.logs], default=0) or None
 
     def folder_node(self, inside: PurePosixPath) -> str:
         """The node by the folder, "" where folders are not nodes."""
@@ -199,7 +199,12 @@ class Who:
             claimed, node = self.of_dump(dump), self.folder_node(dump.inside)
             if claimed is not None and node:
                 said.setdefault(claimed, Counter())[node] += 2
-        return {rank: counts.most_common(1)[0][0] for rank, counts in said.items()}
+        found = {rank: counts.most_common(1)[0][0] for rank, counts in said.items()}
+        return found | _in_blocks(found, self.world or 0)
+
+    def _world(self) -> int | None:
+        told = [log.world for log in self.brought.logs] + [world_of(dump.reduced) for dump in self.brought.dumps]
+        return max([size for size in told if size], default=None)
 
 
 def looks_like_a_worker(process: ProcessStack) -> bool:
@@ -209,6 +214,31 @@ def looks_like_a_worker(process: ProcessStack) -> bool:
         frame.function.rpartition(".")[2] == "_worker_loop" and "torch/utils/data" in frame.file
         for frame in main.frames
     )
+
+
+def _in_blocks(known: dict[int, str], world: int) -> dict[int, str]:
+    """The nodes of ranks of which no file tells: where all that is known lies in blocks of equal size, one per node,
+    as torchrun and Slurm place ranks, the others do too. {rank: node}"""
+    nodes = set(known.values())
+    if not nodes or not world or world % len(nodes) or world > 131_072:
+        return {}
+    size = world // len(nodes)
+    block: dict[int, str] = {}
+    for rank, node in known.items():
+        if block.setdefault(rank // size, node) != node:
+            return {}
+    if len(set(block.values())) != len(block) or len(known) * 2 < world:
+        return {}
+    return {rank: block[rank // size] for rank in range(world) if rank not in known and rank // size in block}
+
+
+def world_of(reduced: dict[str, Any] | None) -> int | None:
+    """The number of ranks of the default group, where a dump lists them."""
+    for group in (reduced or {}).get("groups", ()):
+        if group["desc"] == "default_pg" and group["ranks"]:
+            spans: list[list[int]] = group["ranks"]
+            return sum((last - first) // step + 1 for first, last, step in spans)
+    return None
 
 
 def threads_of(reduced: dict[str, Any] | None) -> set[int]:
