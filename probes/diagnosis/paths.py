@@ -16,16 +16,20 @@ State = Literal["ruled out", "suspect", "implicated", "not known"]
 WORST: tuple[State, ...] = ("ruled out", "not known", "suspect", "implicated")
 IMPLICATED, SUSPECT = 0.5, 0.02  # judgement: shares of the ranking
 ANSWERED = ("ok", "absent")
+Share = tuple[float, str, str]  # of a cause: the weight of its best hypothesis, its sentence, the first reading for it
+NO_SHARE: Share = (0.0, "", "")
 
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """`why` says on what the state rests; for "not known" also what would let it be known."""
+    """`why` says on what the state rests; for "not known" also what would let it be known. `reading` is the one that
+    `why` is taken from, "" where it is none or many."""
 
     id: str
     question: str
     state: State
     why: str
+    reading: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,12 @@ def paths() -> tuple[dict[str, Any], ...]:
 
 def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, PathState]:
     """Every path by id."""
-    shares: dict[str, tuple[float, str]] = {}
+    shares: dict[str, Share] = {}
     for one in ranked:
         for hypothesis in (one.hypothesis, *one.consequences):
-            if one.probability > shares.get(hypothesis.cause, (0.0, ""))[0]:
-                shares[hypothesis.cause] = (one.probability, hypothesis.says)
+            if one.probability > shares.get(hypothesis.cause, NO_SHARE)[0]:
+                reading = hypothesis.because[0].reading if hypothesis.because else ""
+                shares[hypothesis.cause] = (one.probability, hypothesis.says, reading)
     found = {}
     for path in paths():
         steps = tuple(_step(step, evidence, shares) for step in path["steps"])
@@ -60,39 +65,38 @@ def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, Pa
     return found
 
 
-def _step(step: Mapping[str, Any], evidence: Evidence, shares: Mapping[str, tuple[float, str]]) -> StepState:
-    share, says = max((shares[cause] for cause in step["causes"] if cause in shares), default=(0.0, ""))
-    state, why = _judged(step, evidence, share, says)
-    return StepState(step["id"], step["question"], state, why)
+def _step(step: Mapping[str, Any], evidence: Evidence, shares: Mapping[str, Share]) -> StepState:
+    share = max((shares[cause] for cause in step["causes"] if cause in shares), default=NO_SHARE)
+    return StepState(step["id"], step["question"], *_judged(step, evidence, share))
 
 
-def _judged(step: Mapping[str, Any], evidence: Evidence, share: float, says: str) -> tuple[State, str]:
-    if share >= IMPLICATED:
-        return "implicated", says
-    if share >= SUSPECT:
-        return "suspect", says
-    for _, finding in evidence.findings(*step.get("codes", ())):
+def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[State, str, str]:
+    """State, why, and the reading that it is taken from."""
+    weight, says, reading = share
+    if weight >= SUSPECT:
+        return "implicated" if weight >= IMPLICATED else "suspect", says, reading
+    for seen, finding in evidence.findings(*step.get("codes", ())):
         if finding.severity in ("warn", "bad"):
-            return "suspect", finding.says
+            return "suspect", finding.says, seen.ref
     if lacks := step.get("lacks"):
-        return "not known", f"Golden15 does not have it yet: {lacks}"
+        return "not known", f"Golden15 does not have it yet: {lacks}", ""
     return _asked(step.get("probes", ()), evidence)
 
 
-def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str]:
+def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
     for probe in probes:
         readings = evidence.by_probe.get(probe, [])
         if not readings:
-            return "not known", f"{probe} was not asked"
+            return "not known", f"{probe} was not asked", ""
         silent = [one for one in readings if one.outcome not in ANSWERED]
         missing = len(evidence.nodes) - len({one.node for one in readings})
         if silent:
             one = silent[0]
             more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
-            return "not known", f"{probe} on {one.node or 'a node'}{more}: {one.outcome}: {one.why}"[:300]
+            return "not known", f"{probe} on {one.node or 'a node'}{more}: {one.outcome}: {one.why}"[:300], one.ref
         if missing:
-            return "not known", f"{probe} has not answered yet on {missing} of {len(evidence.nodes)} nodes"
+            return "not known", f"{probe} has not answered yet on {missing} of {len(evidence.nodes)} nodes", ""
     answered = sum(one.outcome == "ok" for probe in probes for one in evidence.by_probe[probe])
-    return "ruled out", f"{', '.join(probes)}: {answered} readings, nothing speaks for it" if answered else (
-        f"{', '.join(probes)}: there is no such thing on these nodes"
-    )
+    if not answered:
+        return "ruled out", f"{', '.join(probes)}: there is no such thing on these nodes", ""
+    return "ruled out", f"{', '.join(probes)}: {answered} reading{'s' * (answered > 1)}, nothing speaks for it", ""

@@ -28,7 +28,13 @@ def told(diagnosis: Diagnosis, unread: Iterable[tuple[str, str]] = ()) -> dict[s
                 "lane": path.lane,
                 "state": path.state,
                 "steps": [
-                    {"id": step.id, "question": step.question, "state": step.state, "why": _text(step.why)}
+                    {
+                        "id": step.id,
+                        "question": step.question,
+                        "state": step.state,
+                        "why": _text(step.why),
+                        "reading": clean(step.reading)[:400],
+                    }
                     for step in path.steps
                 ],
             }
