@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from probes import catalog, explain, nodeset, record, report, suites
+from probes import catalog, explain, log_paths, nodeset, record, report, suites
 from probes.core import Capture, Reading
 from probes.intake import NoSuchPath
 from probes.transport import NodeEnd, Settings, Target, local, replay, ssh, sshconfig, trust
@@ -33,12 +33,16 @@ class Refused(Exception):
     """The command cannot be carried out as given; the text says why and what to do."""
 
 
+BAD = (Refused, nodeset.NodesetError, log_paths.LogPathError, replay.BundleError, record.RecordError, NoSuchPath,
+    suites.Unknown)  # fmt: skip
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     options = _parser().parse_args(argv)
     try:
         return int(options.act(options))
-    except (Refused, nodeset.NodesetError, replay.BundleError, record.RecordError, NoSuchPath, suites.Unknown) as error:
+    except BAD as error:
         print(f"probes: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
@@ -59,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--local", action="store_true", help="this machine, without SSH")
     where.add_argument("--replay", metavar="DIR", type=Path, help="captures saved before with --save")
     run.add_argument("--suite", default="capture", help="a suite or one probe (default: capture)")
+    gone = "also read log files of the nodes, such as '/logs/run7/*.log': for ranks that are gone"
+    run.add_argument("--log-paths", metavar="PATTERN", nargs="+", default=[], help=gone)
     run.add_argument("--json", action="store_true", help="one JSON object per line, in the order of arrival")
     run.add_argument("--save", metavar="DIR", type=Path, help="also save the captures into DIR")
     run.add_argument("--fanout", type=_positive, default=Settings().fanout, help="nodes asked at a time")
@@ -143,7 +149,7 @@ def _run(options: argparse.Namespace) -> int:
         replay.check_free(options.save)
     if options.replay:
         return _replay(options, suite)
-    plan = suite.plan()
+    plan = suite.plan(_log_paths(options, suite))
     if options.local:
         return asyncio.run(_show(local.ask(plan), [local.NAME], options))
     settings = _settings(options)
@@ -151,6 +157,13 @@ def _run(options: argparse.Namespace) -> int:
     settings.node_s = plan.deadline_s + settings.connect_s + 5
     targets = _targets(options)
     return asyncio.run(_show(ssh.ask(targets, plan, settings), [target.node for target in targets], options))
+
+
+def _log_paths(options: argparse.Namespace, suite: suites.Suite) -> tuple[str, ...]:
+    found = log_paths.checked(options.log_paths)
+    if found and "rank.log" not in suite.probes:
+        raise Refused(f"--log-paths is for suites with rank.log, such as capture; {suite.name} reads no logs")
+    return found
 
 
 async def _show(stream: AsyncIterator[Capture | NodeEnd], nodes: list[str], options: argparse.Namespace) -> int:

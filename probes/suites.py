@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from probes import catalog
+from probes.catalog._log_given import ATTACHMENT as LOG_PATHS
 from probes.core import Probe
 from probes.transport import attachments
 from probes.transport.plan import Plan
@@ -28,9 +30,14 @@ class Suite:
         known = catalog.load()
         return tuple(known[name] for name in self.probes)
 
-    def plan(self) -> Plan:
-        """What to ask. Where an attachment is not installed here, the probe that wants it says so in its own answer."""
+    def plan(self, log_paths: Sequence[str] = ()) -> Plan:
+        """What to ask. Where an attachment is not installed here, the probe that wants it says so in its own answer.
+
+        `log_paths`: checked patterns of log files, for a suite that reads logs; others are sent none.
+        """
         carried, lacking = [], {}
+        if log_paths and any(LOG_PATHS in probe.attachments for probe in self.members()):
+            carried.append(attachments.of_json(LOG_PATHS, list(log_paths)))
         for name in self.attaches:
             try:
                 carried.append(attachments.load(name))

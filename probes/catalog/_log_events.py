@@ -112,7 +112,7 @@ class RankLog:
     file: str
     kept: Kept = "read"
     job: str = ""  # run id, Slurm job or master address: tells two jobs on one node apart
-    how: str = ""  # stdout, stderr, open file, NCCL_DEBUG_FILE, error file, run folder, earlier attempt
+    how: str = ""  # stdout, stderr, open file, NCCL_DEBUG_FILE, error file, run folder, earlier attempt, given path
     writers: tuple[int, ...] = ()  # ranks that write to it
     why: str = ""  # why it was not read, or who reads the pipe
     deleted: bool = False  # has no name any more; it is read through the process that holds it open
@@ -126,9 +126,20 @@ class RankLog:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenPath:
+    """A pattern that people gave. `fits`: regular files that fit it, None where nobody could look."""
+
+    pattern: str
+    fits: int | None
+    why: str = ""  # what kept us from looking, or from looking at all of it
+
+
+@dataclass(frozen=True, slots=True)
 class RankLogs:
     logs: tuple[RankLog, ...]
     now: float | None = None  # the node's clock when it was read
     utc_offset_s: int | None = None  # of the node's local time, which logs print without a zone
     ranks: tuple[int, ...] = ()  # ranks found on the node
-    left_off: int = 0  # files too many to read
+    left_off: int = 0  # files too many, or of given paths too old, to read
+    host: str = ""  # the node's own name for itself, as torchrun prints it
+    given: tuple[GivenPath, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from probes.catalog._log_events import KINDS, QUIET, LogEvent, RankLog, RankLogs
+from probes.catalog._log_given import GIVEN
 from probes.core import Finding, Severity
 
 _ORDER = {kind: place for place, kind in enumerate(KINDS)}
@@ -22,10 +23,13 @@ def findings(read: RankLogs) -> Iterator[Finding]:
     """The worst event per rank, then what NCCL's own lines show, then what could not be read or is kept by nobody."""
     by_rank: dict[tuple[str, int], list[LogEvent]] = {}
     nameless: list[tuple[RankLog, LogEvent]] = []
+    elsewhere = _elsewhere(read)
     for log in read.logs:
         for event in log.events if log.how != EARLIER else ():  # what went wrong before the job was started again
             ranks = event.about if event.kind in _ABOUT and event.about else (event.rank,)
             for rank in ranks:
+                if log.how == GIVEN and rank in elsewhere:
+                    continue
                 if rank is not None:
                     by_rank.setdefault((log.job, rank), []).append(event)
                 elif event.kind not in QUIET and not event.secondary:
@@ -38,12 +42,49 @@ def findings(read: RankLogs) -> Iterator[Finding]:
         says = f"a rank that {log.file or 'the log'} does not name {KINDS[event.kind]}{_detail(event)}{_when(event)}"
         yield Finding(f"rank.{event.kind}", _severity(event), says, {"file": log.file})
     yield from _streams(read)
+    yield from _given(read)
     for log in read.logs:
         if log.kept == "unread":
             who = f" of rank {log.rank}" if log.rank is not None else ""
             yield Finding(
                 "rank.log_unread", "warn", f"log {log.file}{who} could not be read: {log.why}", {"file": log.file}
             )
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether two names are of one node: one may have a domain that the other lacks."""
+    return bool(one) and one.partition(".")[0] == other.partition(".")[0]
+
+
+def _elsewhere(read: RankLogs) -> set[int]:
+    """Ranks of other nodes, whose logs lie on a file system that this node has too: their own node tells of them.
+
+    By the host that torchrun prints, where it prints this node's as well: else its names are others than ours.
+    """
+    lists = [event for log in read.logs if log.how == GIVEN for event in log.events if event.kind == "torchrun_failure"]
+    hosts = {rank: event.peer for event in lists for rank in event.about}
+    if not any(same_host(host, read.host) for host in hosts.values()):
+        return set()
+    return {rank for rank, host in hosts.items() if host and not same_host(host, read.host)}
+
+
+def _given(read: RankLogs) -> Iterator[Finding]:
+    """Paths that people gave and that led to nothing."""
+    for path in read.given:
+        subject = {"path": path.pattern}
+        if path.fits is None:
+            yield Finding(
+                "rank.log_path_unread", "warn", f"log path {path.pattern} was not looked through: {path.why}", subject
+            )
+        elif path.fits == 0:
+            nothing: Severity = "info" if any(other.fits for other in read.given) else "warn"
+            says = f"no file on this node fits log path {path.pattern}" + (f"; {path.why}" if path.why else "")
+            yield Finding("rank.log_path_empty", nothing, says, subject)
+        elif path.why:
+            yield Finding("rank.log_path_unread", "info", f"log path {path.pattern}: {path.why}", subject)
+    if read.given and read.left_off:
+        says = f"{read.left_off} files that fit the log paths were not read: too many, or a day older than the newest"
+        yield Finding("rank.log_paths_left_off", "info", says, {"files": read.left_off})
 
 
 def _badness(event: LogEvent) -> tuple[bool, int, float]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
-from probes.catalog import _log_reduce, _log_run_folders
+from probes.catalog import _log_given, _log_reduce, _log_run_folders
 from probes.runner import Absent, isolate, need_ranks, rank_scan, read
 
 MANY_FILES = 64
@@ -27,26 +28,37 @@ def node_logs() -> dict[str, str]:
     scan = rank_scan()
     rows = [row for row in scan["ranks"] if row["worker_of"] is None]
     places, streams = _places(rows)
-    if not rows and not places:
+    given, asked, left_off = _log_given.files_given()
+    if not rows and not places and not asked:
         need_ranks()  # says what to allow, where others' processes may be ranks
         raise Absent("no training rank and no launcher on this node writes to a file")
     places += _log_run_folders.listed(places, rows)
-    left_off = max(0, len(places) - MANY_FILES)
-    places = places[:MANY_FILES]
+    wanted = len(places) + len(given)
+    places = places[: MANY_FILES - min(len(given), MANY_FILES // 2)]
+    places += given[: MANY_FILES - len(places)]
+    left_off += wanted - len(places)
     share = max(12000, SENT_BYTES // max(1, len(places)))
-    calls = [(place["file"], _log_reduce.reducer(place["path"], place["file"], share)) for place in places]
+    calls = [(place["file"], _reader(place, share)) for place in places]
     found = {
         "now": time.time(),
+        "host": os.uname()[1],
         "utc_offset_s": time.localtime().tm_gmtoff,
         "ranks": [[row["rank"], row["local_rank"], row["pid"], _log_run_folders.job_of(row)] for row in rows],
         "streams": streams,
         "left_off": left_off,
+        "given": asked,
     }
     parts = {"golden15/rank-logs": json.dumps(found)}
     for number, (place, text) in enumerate(_read(places, isolate(calls, FILE_S, 262144))):
         facts = {key: place[key] for key in ("file", "how", "rank", "pid", "writers", "deleted", "job")}
         parts[f"log {number}"] = json.dumps(facts) + "\n" + text
     return parts
+
+
+def _reader(place: dict[str, Any], share: int) -> Callable[[], str]:
+    if place["how"] == _log_given.GIVEN:
+        return _log_given.reader(place, share)
+    return _log_reduce.reducer(place["path"], place["file"], share)
 
 
 def _read(places: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:

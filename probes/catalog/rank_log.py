@@ -3,12 +3,12 @@
 Source   the files behind descriptors 1 and 2 of each rank and of its launcher, other open .log, .out and .err files,
          NCCL_DEBUG_FILE, torchrun's error.json and run folder; also files that were deleted while open. Lines: see
          _log_torch.py, _log_nccl.py, _log_python.py, _log_blocks.py. A recorded log, or `tail -v -n +1` of several, is
-         read too
+         read too. Files of paths that people give, for ranks that are gone: _log_given.py
 Units    seconds since the epoch; milliseconds in names that end in _ms. A line's local time is taken in the node's
          zone (clock "node"); without a zone to take it in, only the stamp is kept
 Shape    RankLogs: one RankLog per file or stream, with its LogEvents (see _log_events.py)
 Errors   ParseError when the node's own sections are broken; any other text is a log. Absent when no rank and no
-         launcher runs; Denied when this login may look at none
+         launcher runs and no path was given; Denied when this login may look at none
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from probes.catalog import _log_places, _log_reduce, _log_run_folders
-from probes.catalog._log_events import Kept, RankLog, RankLogs
+from probes.catalog import _log_given, _log_places, _log_reduce, _log_run_folders
+from probes.catalog._log_events import GivenPath, Kept, RankLog, RankLogs
 from probes.catalog._log_findings import findings
 from probes.catalog._log_lines import MOST_CHARACTERS, Zone, characters_read, is_labelled, pieces
 from probes.catalog._log_read import LogReader, error_file, read_log
@@ -57,7 +57,20 @@ def parse(text: str) -> RankLogs:
     logs = [_sent(name, body, zone, rows) for name, body in parts.items() if name.startswith("log ")]
     logs += [_stream(stream) for stream in index["streams"]]
     ranks = tuple(sorted({rank for rank, *_ in rows if isinstance(rank, int)}))
-    return RankLogs(tuple(logs), zone.now, zone.utc_offset_s, ranks, _whole_number(index.get("left_off")) or 0)
+    left_off, host = _whole_number(index.get("left_off")) or 0, clean(str(index.get("host", "")))[:253]
+    return RankLogs(tuple(logs), zone.now, zone.utc_offset_s, ranks, left_off, host, _given(index.get("given")))
+
+
+def _given(said: object) -> tuple[GivenPath, ...]:
+    rows = [row for row in said if isinstance(row, dict)][:16] if isinstance(said, list) else []
+    return tuple(
+        GivenPath(
+            clean(str(row.get("pattern", "")))[:400],
+            _whole_number(row.get("fits")),
+            clean(str(row.get("why") or ""))[:300],
+        )
+        for row in rows
+    )
 
 
 def rank_in(name: str) -> int | None:
@@ -121,12 +134,17 @@ def _sent(section: str, text: str, zone: Zone, rows: list[list[Any]]) -> RankLog
         written_at=float(written) if isinstance(written, int | float) and 0 <= written < 1e11 else None,
         skipped_lines=_whole_number(facts.get("skipped")) or 0,
     )
+    if told["how"] == _log_given.GIVEN:
+        job = told["job"] = _only_job(rows)
     local = {mine: rank for rank, mine, _, of in rows if of == job and isinstance(mine, int) and isinstance(rank, int)}
     zone = dataclasses.replace(zone, ranks=local)
     lines = [row.partition(" ") for row in body.split("\n") if row]
     labelled = is_labelled([row for _, _, row in lines[:60]])
     last = [*pieces(lines[-1][2], zone, labelled)][-1:] if lines else []
     zone = zone.for_file(last[0], told["written_at"]) if last else zone
+    if told["how"] == _log_given.GIVEN:
+        rank = told["rank"] = _writer(told["file"], lines, zone, labelled)
+        told["writers"] = () if rank is None else (rank,)
     reader = LogReader(zone, rank)
     if isinstance(facts.get("text"), str):
         for event in error_file(facts["text"], rank) or ():
@@ -138,6 +156,19 @@ def _sent(section: str, text: str, zone: Zone, rows: list[list[Any]]) -> RankLog
     events = reader.end()
     tail = tuple(clean(line)[:200] for line in reader.tail)
     return RankLog(**told, events=events, left_off=reader.tally.left_off, tail=tail)
+
+
+def _only_job(rows: list[list[Any]]) -> str:
+    """The job of a file that people named: that of this node, where one runs."""
+    jobs = {clean(str(job))[:120] for *_, job in rows}
+    return jobs.pop() if len(jobs) == 1 else ""
+
+
+def _writer(name: str, lines: list[tuple[str, str, str]], zone: Zone, labelled: bool) -> int | None:
+    """The rank of a file's name, unless its lines are marked with others: then the number counts something else."""
+    said = rank_in(name)
+    marked = {line.rank for _, _, row in lines for line in pieces(row, zone, labelled)} - {None}
+    return said if not marked or marked == {said} else None
 
 
 def _stream(stream: Any) -> RankLog:
@@ -181,7 +212,8 @@ PROBE = Probe(
     parse,
     findings,
     collect=_collect,
-    brings=(_log_reduce, _log_run_folders, _log_places),
+    brings=(_log_reduce, _log_run_folders, _log_given, _log_places),
+    attachments=(_log_given.ATTACHMENT,),
     by_hand="ls -l /proc/PID/fd/1 /proc/PID/fd/2; tail -v -n +1 LOG...",
     timeout_s=9.0,
     max_bytes=1_572_864,

@@ -1,15 +1,18 @@
-"""Files that are sent to a node behind the program and kept there in memory: tools that the node does not have.
+"""Files that are sent to a node behind the program and kept there in memory: tools that the node does not have, and
+what people gave that no program may be made of.
 
-They cost every node asked their size (py-spy: 2.8 MB), so a suite that carries one is for chosen suspects.
+They cost every node asked their size (py-spy: 2.8 MB), so a suite that carries a tool is for chosen suspects.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
+import json
 import os
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 MOST_BYTES = 8_388_608  # compressed, of one attachment
 
@@ -28,6 +31,11 @@ class Attachment:
     def __post_init__(self) -> None:
         if len(self.packed) > MOST_BYTES:
             raise NoAttachment(f"{self.name} has {len(self.packed)} bytes compressed; at most {MOST_BYTES} are sent")
+
+
+def of_json(name: str, value: Any) -> Attachment:
+    """A JSON value as a file, in ASCII: nodes with old Pythons read it in any locale."""
+    return Attachment(name, zlib.compress(json.dumps(value).encode("ascii"), 6))
 
 
 @functools.cache
