@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -101,6 +102,16 @@ def test_a_hostile_body_is_only_text_on_the_page(client: Client, sender: Sender)
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "\u202e" not in page
+
+
+def test_a_body_nested_deeply_costs_the_page_little(client: Client, sender: Sender) -> None:
+    deep = b'{"alerts": ' + b'{"a": [' * 800 + b"1," * 100_000 + b"1" + b"]}" * 800 + b"}"
+    assert sender.post(deep).status_code == 202
+    client.force_login(person("vic", "viewer"))
+    began = time.monotonic()
+    page = client.get("/fleet/main/alerts").content.decode()
+    assert time.monotonic() - began < 2, "the reviewer's body took ten seconds"
+    assert "its beginning" in page
 
 
 def test_a_body_that_is_understood_later_is_no_trouble_any_more(client: Client, sender: Sender) -> None:
