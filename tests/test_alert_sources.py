@@ -10,24 +10,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from incidents.models import AlertSource, Fleet, Node
-from incidents.services import alert_sources, response, runs
+from incidents.services import alert_sources, response
 from incidents.services.fleet import Login, Refused, add_nodes
 from tests.support.alerts import Sender, alert, body, stalled
 from tests.support.fleets import main, person
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
-
-
-@pytest.fixture(autouse=True)
-def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    rung: list[int] = []
-    monkeypatch.setattr(runs.current_app, "send_task", lambda name, args, **_: rung.extend(args))
-    return rung
-
-
-@pytest.fixture
-def sender() -> Sender:
-    return Sender()
+pytestmark = [pytest.mark.django_db, pytest.mark.database, pytest.mark.usefixtures("rung")]
 
 
 # Sources ----------------------------------------------------------------------------------------------------------

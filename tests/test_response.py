@@ -10,13 +10,13 @@ from django.db.models import F
 
 from incidents.models import Event, Incident, Node, User
 from incidents.queries.timeline import broken_links
-from incidents.services import response, runs
+from incidents.services import response
 from incidents.services.fleet import Login, Refused, add_nodes, remove_nodes
 from incidents.tasks import run_shard
 from tests.support.fleets import main
 from tests.support.sshd_nodes import Lab, free_port
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.database, pytest.mark.usefixtures("rung")]
 
 
 @pytest.fixture
@@ -27,13 +27,6 @@ def ada() -> User:
 @pytest.fixture
 def sam() -> User:
     return User.objects.create(username="sam")
-
-
-@pytest.fixture(autouse=True)
-def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    rung: list[int] = []
-    monkeypatch.setattr(runs.current_app, "send_task", lambda name, args, **_: rung.extend(args))
-    return rung
 
 
 def kinds(incident: Incident) -> list[str]:
