@@ -14,8 +14,11 @@ class IncidentsConfig(AppConfig):
 
 
 def _first_fleet(using: str, apps: Apps = now, **_: Any) -> None:
-    """There is always a fleet: who has one cluster need not know that there can be several."""
-    from incidents.services.people import first_fleet
+    """There is always a fleet: who has one cluster need not know that there can be several.
 
-    if "fleet" in apps.all_models["incidents"]:  # not when only the first migrations were run
-        first_fleet(using)
+    The models of `apps` are those of the migration that was reached, which may have no fleets yet.
+    """
+    if "fleet" in apps.all_models["incidents"]:
+        fleets = apps.get_model("incidents", "Fleet").objects.using(using)
+        if not fleets.exists():
+            fleets.create(name="main")

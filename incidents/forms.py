@@ -54,13 +54,20 @@ class DeclareForm(forms.Form):
     def __init__(self, *args: Any, fleets: Sequence[Fleet], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fleets = {fleet.name: fleet for fleet in fleets}
-        if len(fleets) > 1:
-            self.fields["fleet"] = forms.ChoiceField(label="Fleet", choices=[(name, name) for name in self.fleets])
+        if len(fleets) > 1 or "fleet" in self.data:
+            names = [(name, name) for name in self.fleets]
+            wrong = "You may not declare in this fleet, or not any more. Choose one of these."
+            self.fields["fleet"] = forms.ChoiceField(
+                label="Fleet",
+                choices=[("", "choose"), *names],
+                error_messages={"required": "Say in which fleet.", "invalid_choice": wrong},
+            )
 
     def clean(self) -> dict[str, Any]:
         said = super().clean() or {}
-        only = next(iter(self.fleets.values())) if len(self.fleets) == 1 else None
-        return {**said, "fleet": only or self.fleets.get(said.get("fleet", ""))}
+        if "fleet" in self.fields:
+            return {**said, "fleet": self.fleets.get(said.get("fleet", ""))}
+        return {**said, "fleet": next(iter(self.fleets.values()))}
 
     what = forms.CharField(
         label="Which job, or which nodes?",
@@ -76,3 +83,4 @@ class DeclareForm(forms.Form):
         choices=[("1", "SEV1, all hands"), ("2", "SEV2"), ("3", "SEV3"), ("4", "SEV4, can wait")],
     )
     title = forms.CharField(label="Title", required=False, max_length=300)
+    add = forms.BooleanField(required=False, widget=forms.HiddenInput)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 
 from incidents import policy
 from incidents.models import Fleet
@@ -26,19 +26,20 @@ class PolicyMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         return self.get_response(request)
 
-    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> None:
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
         match = request.resolver_match
         route = match.view_name if match else ""
         method = request.method or ""
         least = policy.least_for(route, method)
         request.fleet, request.role = None, None  # type: ignore[attr-defined]
         if least == policy.ANYBODY:
-            return
-        if method not in ("GET", "HEAD", "OPTIONS") and least is None and route in policy.POLICY:
-            return  # the view itself answers 405: nothing can be done there
+            return None
+        if least is None and route in policy.POLICY:
+            return HttpResponseNotAllowed(["GET" if policy.least_for(route, "GET") else "POST"])
         self._place(request, kwargs)
         if least is None or not policy.may(request.role, route, method):  # type: ignore[attr-defined]
             raise PermissionDenied
+        return None
 
     def _place(self, request: Any, kwargs: Mapping[str, Any]) -> None:
         """The fleet that the address names, by itself or by an incident, and who the person is there."""

@@ -6,7 +6,8 @@ may do what a responder may. Pure: it knows roles, not people.
 
 from __future__ import annotations
 
-ROLES = ("viewer", "responder", "commander", "admin")
+from incidents.models.people import ROLES as ROLES
+
 ANYBODY = "anybody"  # also without signing in
 MEMBER = "member"  # signed in; the page shows only what is in the person's fleets, which may be nothing
 

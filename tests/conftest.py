@@ -64,6 +64,24 @@ def tests_may_empty_their_database() -> Iterator[None]:
 
 
 @pytest.fixture
+def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The shards that workers would have been told of; nobody is told."""
+    from incidents.services import runs
+
+    rung: list[int] = []
+    monkeypatch.setattr(runs.current_app, "send_task", lambda name, args, **_: rung.extend(args))
+    return rung
+
+
+@pytest.fixture
+def sender() -> Any:
+    """A source of alerts, as Alertmanager posts."""
+    from tests.support.alerts import Sender
+
+    return Sender()
+
+
+@pytest.fixture
 def data_folder() -> Iterator[Path]:
     """A data folder with a short path, as a person's is; pytest's own folders are long."""
     folder = Path(tempfile.mkdtemp(prefix="g15-", dir="/tmp"))

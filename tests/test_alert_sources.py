@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
 from incidents.models import AlertSource, Fleet, Node
-from incidents.services import alert_sources, response, runs
+from incidents.services import alert_sources, response
 from incidents.services.fleet import Login, Refused, add_nodes
 from tests.support.alerts import Sender, alert, body, stalled
 from tests.support.fleets import main, person
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
-
-
-@pytest.fixture(autouse=True)
-def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    rung: list[int] = []
-    monkeypatch.setattr(runs.current_app, "send_task", lambda name, args, **_: rung.extend(args))
-    return rung
-
-
-@pytest.fixture
-def sender() -> Sender:
-    return Sender()
+pytestmark = [pytest.mark.django_db, pytest.mark.database, pytest.mark.usefixtures("rung")]
 
 
 # Sources ----------------------------------------------------------------------------------------------------------
@@ -101,6 +90,16 @@ def test_a_hostile_body_is_only_text_on_the_page(client: Client, sender: Sender)
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "\u202e" not in page
+
+
+def test_a_body_nested_deeply_costs_the_page_little(client: Client, sender: Sender) -> None:
+    deep = b'{"alerts": ' + b'{"a": [' * 800 + b"1," * 100_000 + b"1" + b"]}" * 800 + b"}"
+    assert sender.post(deep).status_code == 202
+    client.force_login(person("vic", "viewer"))
+    began = time.monotonic()
+    page = client.get("/fleet/main/alerts").content.decode()
+    assert time.monotonic() - began < 2, "the reviewer's body took ten seconds"
+    assert "its beginning" in page
 
 
 def test_a_body_that_is_understood_later_is_no_trouble_any_more(client: Client, sender: Sender) -> None:

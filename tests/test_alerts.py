@@ -16,24 +16,12 @@ from django.utils import timezone
 
 from incidents.models import Alert, AlertDelivery, Incident, Job, Node
 from incidents.queries.timeline import broken_links
-from incidents.services import response, runs
+from incidents.services import response
 from incidents.services.fleet import Login, add_nodes
 from tests.support.alerts import Sender, ago, alert, body, stalled
 from tests.support.fleets import main
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
-
-
-@pytest.fixture(autouse=True)
-def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    rung: list[int] = []
-    monkeypatch.setattr(runs.current_app, "send_task", lambda name, args, **_: rung.extend(args))
-    return rung
-
-
-@pytest.fixture
-def sender() -> Sender:
-    return Sender()
+pytestmark = [pytest.mark.django_db, pytest.mark.database, pytest.mark.usefixtures("rung")]
 
 
 def kinds(incident: Incident) -> list[str]:

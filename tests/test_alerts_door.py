@@ -8,22 +8,10 @@ import pytest
 from django.db import OperationalError
 
 from incidents.models import AlertDelivery, AlertSource, Incident, Node
-from incidents.services import alert_sources, alerts, runs
+from incidents.services import alert_sources, alerts
 from tests.support.alerts import Sender, alert, body, stalled
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
-
-
-@pytest.fixture(autouse=True)
-def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    rung: list[int] = []
-    monkeypatch.setattr(runs.current_app, "send_task", lambda name, args, **_: rung.extend(args))
-    return rung
-
-
-@pytest.fixture
-def sender() -> Sender:
-    return Sender()
+pytestmark = [pytest.mark.django_db, pytest.mark.database, pytest.mark.usefixtures("rung")]
 
 
 # Answers ----------------------------------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from incidents import clock
@@ -41,6 +42,18 @@ def ended(incident: Incident, answered: int, nodes: int, suite: str = "capture")
 def needs(now: datetime | None = None) -> list[tuple[str, str]]:
     rows = [(one, queries.current_phase(one, now)) for one in queries.open_incidents([main()])]
     return [(need.level, need.says) for need in board.needs(rows, now)]
+
+
+def test_the_list_costs_the_same_number_of_queries_at_any_length(client: Client, ada: User) -> None:
+    client.force_login(ada)
+    counts = []
+    for more in (1, 20):
+        for _ in range(more):
+            opened(ada)
+        with CaptureQueriesContext(connection) as queries_:
+            client.get("/incidents/state")
+        counts.append(len(queries_))
+    assert counts[0] == counts[1] <= 12
 
 
 def test_an_incident_in_order_waits_for_nobody(ada: User) -> None:
@@ -79,15 +92,15 @@ def test_when_all_have_answered_the_word_for_it_is_at_hand(ada: User) -> None:
     assert board.word_at_hand(one) == ""
 
 
-def test_the_most_pressing_comes_first(ada: User) -> None:
+def test_the_most_pressing_comes_first_and_an_incident_stands_there_once(ada: User) -> None:
     ended(opened(None, ago=150), 2, 3)
     opened(ada, ago=200)
-    assert [level for level, _ in needs()] == ["bad", "warn", "warn", "warn"]
-    says = [says for _, says in needs()]
-    assert says[0].startswith("Capture is +0:2")
-    assert says[1].startswith("nobody commands it, for 2:3")
-    assert says[2] == "capture ended, 1 of 3 nodes did not answer"
-    assert says[3].startswith("Capture is due in 0:")
+    opened(None, severity=1)
+    found = needs()
+    assert [level for level, _ in found] == ["warn", "bad", "warn"]
+    assert found[0][1].startswith("nobody commands it"), "a SEV1 that nobody has goes before a SEV2 over its time"
+    assert "over its time" in found[1][1]
+    assert found[2][1].count("; ") == 2, "nobody commands, a node is missing, and it is due soon"
 
 
 def test_the_page_and_its_part_show_needs_and_offer_the_command_to_those_who_may(client: Client, ada: User) -> None:

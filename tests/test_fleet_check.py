@@ -210,6 +210,11 @@ def test_the_fleet_page_asks_the_same_few_queries_at_any_size(
 
 def test_lines_of_the_ssh_configuration_without_effect_are_told(client: Client, ada: User, lab: Lab) -> None:
     client.force_login(ada)
+    lab.config.write_text("StrictHostKeyChecking no\n" + lab.config.read_text())
+    assert "no effect here" not in client.get("/fleet/main/").content.decode(), "facts of the server are not for all"
+    ada.is_superuser = True
+    ada.save()
+    lab.config.write_text(lab.config.read_text().removeprefix("StrictHostKeyChecking no\n"))
     assert "no effect here" not in client.get("/fleet/main/").content.decode()
     lab.config.write_text("StrictHostKeyChecking no\n" + lab.config.read_text())
     page = client.get("/fleet/main/").content.decode()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import IntegrityError, transaction
+from django.http import HttpResponse
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
@@ -124,6 +126,8 @@ def test_two_fleets_may_have_nodes_and_jobs_of_the_same_name(incident: Incident)
 
 def test_an_incident_is_declared_in_the_fleet_that_was_chosen_and_in_no_other(client: Client) -> None:
     first, second, theirs = main(), *(Fleet.objects.create(name=name) for name in ("second", "theirs"))
+    for fleet in (first, second, theirs):
+        add_nodes(fleet, "gpu-001", Login(), None)
     pat = person("pat", "responder", first)
     second.memberships.create(user=pat, role="responder")
     theirs.memberships.create(user=pat, role="viewer")
@@ -201,3 +205,90 @@ def test_a_person_in_no_fleet_is_told_whom_to_ask(client: Client) -> None:
 def test_every_socket_is_in_the_table_and_the_table_has_no_other() -> None:
     named = {pattern.name for pattern in websocket_urlpatterns if getattr(pattern, "name", None)}
     assert named == set(policy.SOCKETS)
+
+
+def test_a_responder_declares_on_nodes_of_the_fleet_and_adds_none(client: Client) -> None:
+    add_nodes(main(), "gpu-001", Login(), None)
+    client.force_login(person("pat", "responder"))
+    refused = client.post(reverse("declare"), {"what": "root@gpu-002:2222", "severity": "2"})
+    assert refused.status_code == 422
+    page = refused.content.decode()
+    assert "gpu-002: no job that is known here, and no node of fleet main." in page
+    assert "ask a commander to add nodes" in page
+    assert [node.name for node in main().nodes.all()] == ["gpu-001"]
+    assert client.post(reverse("declare"), {"what": "gpu-001", "severity": "2"}).status_code == 302
+    forced = client.post(reverse("declare"), {"what": "gpu-002", "severity": "2", "add": "yes"})
+    assert (forced.status_code, main().nodes.count()) == (422, 1)
+
+
+def test_a_slip_is_asked_about_before_it_becomes_a_node(client: Client) -> None:
+    add_nodes(main(), "gpu-001", Login(), None)
+    client.force_login(person("cam", "commander"))
+    said = {"what": "llm-70b-run7", "severity": "2"}
+    asked = client.post(reverse("declare"), said)
+    assert asked.status_code == 422
+    assert "Add and declare" in asked.content.decode()
+    assert (Incident.objects.count(), main().nodes.count()) == (0, 1)
+    assert client.post(reverse("declare"), {**said, "add": "yes"}).status_code == 302
+    assert [node.name for node in Incident.objects.get().nodes.all()] == ["llm-70b-run7"]
+    again = client.post(reverse("declare"), said, follow=True).content.decode()
+    assert "is open too, on its node." in again
+
+
+def test_a_form_that_was_open_while_fleets_changed_acts_in_no_other_fleet(client: Client) -> None:
+    pat = person("pat", "commander")
+    client.force_login(pat)
+    answer = client.post(reverse("declare"), {"what": "gpu-001", "severity": "2", "fleet": "gone"})
+    assert answer.status_code == 422
+    assert "You may not declare in this fleet" in answer.content.decode()
+    Fleet.objects.create(name="second").memberships.create(user=pat, role="commander")
+    answer = client.post(reverse("declare"), {"what": "gpu-001", "severity": "2"})
+    assert answer.status_code == 422
+    assert "Say in which fleet." in answer.content.decode()
+    assert not Incident.objects.exists()
+
+
+def test_the_page_of_fleets_counts_nodes_and_open_incidents(client: Client, incident: Incident) -> None:
+    pat = person("pat", "viewer")
+    Fleet.objects.create(name="second").memberships.create(user=pat, role="viewer")
+    client.force_login(pat)
+    page = " ".join(client.get(reverse("fleets")).content.decode().split())
+    assert "1 node<" in page and "1 open incident<" in page
+    assert "0 nodes<" in page and "no open incident" in page
+
+
+@pytest.mark.parametrize("name", sorted(policy.POLICY))
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"])
+def test_a_method_that_the_table_does_not_know_never_reaches_the_view(
+    client: Client, incident: Incident, monkeypatch: pytest.MonkeyPatch, name: str, method: str
+) -> None:
+    """The view itself is replaced by one that would answer anybody."""
+    client.force_login(person("root", "admin"))
+    if policy.least_for(name, method) is not None:
+        return
+    pattern = next(pattern for pattern in routes() if pattern.name == name)
+    monkeypatch.setattr(pattern, "callback", lambda request, **place: HttpResponse("reached"))
+    get_resolver()._populate()  # type: ignore[attr-defined]
+    answer = client.generic(method, reverse(name, kwargs=arguments(name, incident)))
+    assert answer.status_code == 405
+
+
+def test_nothing_changes_by_a_get(client: Client, incident: Incident) -> None:
+    client.force_login(person("root", "admin"))
+    add_nodes(main(), "gpu-002", Login(), None)
+    before = (Incident.objects.get().last_seq, Incident.objects.get().commander, main().nodes.count())
+    for name in sorted(policy.POLICY):
+        if policy.least_for(name, "POST") not in (None, policy.ANYBODY):
+            client.get(reverse(name, kwargs=arguments(name, incident)))
+    assert (Incident.objects.get().last_seq, Incident.objects.get().commander, main().nodes.count()) == before
+
+
+def test_a_role_that_nobody_knows_is_refused_by_the_database() -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        person("odd", "emperor")
+
+
+def test_taking_somebody_out_who_is_not_there_makes_nobody() -> None:
+    with pytest.raises(CommandError, match="There is no user samm"):
+        call_command("person", "samm", "--role", "none")
+    assert not User.objects.filter(username="samm").exists()

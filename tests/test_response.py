@@ -10,13 +10,13 @@ from django.db.models import F
 
 from incidents.models import Event, Incident, Node, User
 from incidents.queries.timeline import broken_links
-from incidents.services import response, runs
+from incidents.services import response
 from incidents.services.fleet import Login, Refused, add_nodes, remove_nodes
 from incidents.tasks import run_shard
 from tests.support.fleets import main
 from tests.support.sshd_nodes import Lab, free_port
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.database, pytest.mark.usefixtures("rung")]
 
 
 @pytest.fixture
@@ -27,13 +27,6 @@ def ada() -> User:
 @pytest.fixture
 def sam() -> User:
     return User.objects.create(username="sam")
-
-
-@pytest.fixture(autouse=True)
-def rung(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    rung: list[int] = []
-    monkeypatch.setattr(runs.current_app, "send_task", lambda name, args, **_: rung.extend(args))
-    return rung
 
 
 def kinds(incident: Incident) -> list[str]:
@@ -95,7 +88,7 @@ def test_of_two_people_who_move_at_once_one_wins_and_the_other_is_told(ada: User
     incident = response.declare(main(), "gpu-001", ada)
     seen_by_sam = Incident.objects.get(pk=incident.pk)
     response.advance(incident, ada, "all nodes answered")
-    with pytest.raises(Refused, match="Somebody moved INC-"):
+    with pytest.raises(Refused, match="ada moved INC-"):
         response.advance(seen_by_sam, sam, "all nodes answered")
     assert kinds(incident).count("phase") == 1
 
@@ -110,6 +103,23 @@ def test_a_phase_over_its_time_is_told_once_and_blocks_nothing(ada: User) -> Non
     assert (event.kind, event.actor, event.payload) == ("overdue", None, {"phase": "capture"})
     incident = response.advance(Incident.objects.get(), ada, "all nodes answered")
     assert response.tell_overdue() == 0, "the next phase is due four minutes from now"
+
+
+def test_a_phase_that_ended_late_between_two_sweeps_was_overdue_all_the_same(ada: User) -> None:
+    incident = response.declare(main(), "gpu-001", ada)
+    incident.phases.filter(name="capture").update(due_at=F("due_at") - timedelta(minutes=4))
+    response.advance(incident, ada, "late")
+    assert kinds(incident)[-2:] == ["overdue", "phase"]
+    assert response.tell_overdue() == 0
+
+
+def test_of_two_who_take_command_at_once_the_second_is_told(ada: User, sam: User) -> None:
+    incident = response.declare(main(), "gpu-001", None)
+    response.take_command(incident, ada, seen=None)
+    with pytest.raises(Refused, match="changed a moment ago: ada commands INC-"):
+        response.take_command(incident, sam, seen=None)
+    response.take_command(incident, sam, seen=ada.pk)
+    assert kinds(incident).count("command") == 2
 
 
 def test_command_is_handed_over_as_an_event(ada: User, sam: User) -> None:

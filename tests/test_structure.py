@@ -28,12 +28,12 @@ def test_the_runner_is_readable_by_python_3_6() -> None:
 
 
 def test_only_services_write_to_the_database() -> None:
-    """Calls that write, outside services, migrations and Django's own sign-in."""
+    """Calls that write, outside services, migrations (and what they end in) and Django's own sign-in."""
     writing = {"save", "create", "update_or_create", "get_or_create", "bulk_create", "bulk_update", "delete", "raw"}
     found = []
     for path in sorted((BASE / "incidents").rglob("*.py")):
         parts = path.relative_to(BASE / "incidents").parts
-        if parts[0] in {"services", "services.py", "migrations"}:
+        if parts[0] in {"services", "services.py", "migrations", "apps.py"}:  # apps.py: the first fleet, by a migration
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in writing:

@@ -5,6 +5,8 @@ from django.db import models
 
 from incidents.models.fleet import Fleet
 
+ROLES = ("viewer", "responder", "commander", "admin")  # each may do what those before it may
+
 
 class User(AbstractUser):
     """A person. Our own model from the first migration on: replacing Django's later is a migration nobody wants.
@@ -20,13 +22,16 @@ class Membership(models.Model):
     fleet = models.ForeignKey(Fleet, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(
         max_length=9,
-        choices=[(role, role) for role in ("viewer", "responder", "commander", "admin")],
+        choices=[(role, role) for role in ROLES],
         help_text="what this person may do there, see incidents.policy",
     )
 
     class Meta:
         ordering = ["fleet__name", "user__username"]
-        constraints = [models.UniqueConstraint(fields=["user", "fleet"], name="one_role_per_fleet")]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "fleet"], name="one_role_per_fleet"),
+            models.CheckConstraint(condition=models.Q(role__in=ROLES), name="a_role_that_there_is"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.user}, {self.role} of {self.fleet}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from datetime import timedelta
 from django.db.models import Count, QuerySet
 from django.utils import timezone
 
+from incidents import alertmanager
 from incidents.models import AlertDelivery, AlertSource, Fleet
 from probes.core import clean
 
@@ -51,9 +53,10 @@ def _troubled(fleets: Sequence[Fleet]) -> QuerySet[AlertDelivery]:
 
 
 def _for_people(delivery: AlertDelivery) -> Unplaced:
-    try:
-        text = json.dumps(json.loads(delivery.raw), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        text = delivery.raw
-    shown = clean(text[:LONGEST])
-    return Unplaced(delivery, [clean(line) for line in delivery.problem.splitlines()], shown, len(text) > LONGEST)
+    text = delivery.raw[:LONGEST]
+    if len(delivery.raw) <= LONGEST:
+        with contextlib.suppress(alertmanager.NotJson, alertmanager.NotUnderstood):
+            # Only what is small, and not nested deeply: indenting costs the square of the depth.
+            text = json.dumps(alertmanager.parsed(text), indent=2, ensure_ascii=False)[:LONGEST]
+    problems = [clean(line) for line in delivery.problem.splitlines()]
+    return Unplaced(delivery, problems, clean(text), len(delivery.raw) > LONGEST)

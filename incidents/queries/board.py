@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.utils import timezone
@@ -31,15 +31,26 @@ Row = tuple[Incident, PhaseView | None]
 
 
 def needs(rows: list[Row], now: datetime | None = None) -> list[Need]:
-    """What waits for a person, the most pressing first. `rows` are open incidents, each with the phase that runs.
+    """What waits for a person: one entry per incident, all its reasons joined, the most pressing incident first.
 
-    Overdue and "not one node could be reached" come before "nobody commands", that before a capture that ended without
-    some nodes (until a person moves on from it) and what is due within a minute.
+    `rows` are open incidents, each with the phase that runs. Severity counts first; then overdue and "not one node
+    could be reached" before "nobody commands", that before a capture that ended without some nodes (until a person
+    moves on from it) and what is due within a minute.
     """
     now = now or timezone.now()
     ends = _capture_ends([incident for incident, _ in rows])
-    found = [need for row in rows for need in _needs_of(*row, ends.get(row[0].pk), now)]
-    return sorted(found, key=lambda need: (need.rank, need.incident.severity))
+    found = [_joined(list(_needs_of(*row, ends.get(row[0].pk), now))) for row in rows]
+    return sorted(filter(None, found), key=lambda need: (need.incident.severity, need.rank))
+
+
+def _joined(of_one: list[Need]) -> Need | None:
+    """The needs of one incident as one; the level of the worst, and what settles it where that is a click."""
+    if not of_one:
+        return None
+    ordered = sorted(of_one, key=lambda need: need.rank)
+    act = next((need.act for need in ordered if need.act), "")
+    level = "bad" if any(need.level == "bad" for need in ordered) else ordered[0].level
+    return replace(ordered[0], says="; ".join(need.says for need in ordered), act=act, level=level)
 
 
 def _needs_of(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db.models import Max, OuterRef, Subquery
+from django.db.models import Count, Max, OuterRef, Subquery
 
-from incidents.models import Fleet, HostKey, Node, NodeVisit, Reading, SuiteRun
+from incidents.models import Fleet, HostKey, Incident, Node, NodeVisit, Reading, SuiteRun
 from probes.transport import sshconfig, trust
 from probes.transport.reasons import ABOUT_THE_ADDRESS, REASONS
 
@@ -51,7 +52,9 @@ class NodeState:
 
 def states(fleet: Fleet, name: str = "") -> list[NodeState]:
     """Every node of a fleet (or the one called `name`), those that need a person first. Three queries at any size."""
-    last = NodeVisit.objects.filter(node=OuterRef("pk")).order_by("-run_id").values("pk")[:1]
+    # Only a check asks for all that a node needs: a capture that came through does not make a node ready.
+    checks = NodeVisit.objects.filter(node=OuterRef("pk"), run__suite="check")
+    last = checks.order_by("-run_id").values("pk")[:1]
     wanted_nodes = fleet.nodes.filter(name=name) if name else fleet.nodes.all()
     nodes = list(wanted_nodes.annotate(last_visit=Subquery(last), last_accepted=Max("host_keys__accepted_at")))
     visits = {visit.node_id: visit for visit in NodeVisit.objects.filter(pk__in=[n.last_visit for n in nodes])}
@@ -152,6 +155,14 @@ def trusted_fingerprints(keys: list[HostKey]) -> dict[int, str]:
     changed = [key.node_id for key in keys if key.changed]
     before = HostKey.objects.filter(node__in=changed, accepted_at__isnull=False, replaced_at=None)
     return dict(before.values_list("node_id", "fingerprint"))
+
+
+def sizes(fleets: Sequence[Fleet]) -> list[tuple[Fleet, int, int]]:
+    """Each fleet with how many nodes it has and how many incidents are open on it. Two queries."""
+    nodes = dict(Node.objects.filter(fleet__in=fleets).values_list("fleet").annotate(Count("id")))
+    open_ones = Incident.objects.filter(fleet__in=fleets, closed_at=None)
+    incidents = dict(open_ones.values_list("fleet").annotate(Count("id")))
+    return [(fleet, nodes.get(fleet.pk, 0), incidents.get(fleet.pk, 0)) for fleet in fleets]
 
 
 def tally(found: list[NodeState]) -> Counter[str]:

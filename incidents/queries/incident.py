@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Max
+from django.db.models import Count, Max
 from django.utils import timezone
 
 from incidents import clock
@@ -46,7 +46,7 @@ class PhaseView:
 def phases(incident: Incident, now: datetime | None = None) -> list[PhaseView]:
     """The three phases, in order."""
     now = now or timezone.now()
-    return [_phase(incident, phase, now) for phase in incident.phases.order_by("due_at")]
+    return [_phase(incident, phase, now) for phase in sorted(incident.phases.all(), key=lambda phase: phase.due_at)]
 
 
 def _phase(incident: Incident, phase: Phase, now: datetime) -> PhaseView:
@@ -88,6 +88,7 @@ class Cell:
     level: str
     says: str
     reading: int | None
+    kind: str = ""  # what nodes have in common whose words differ: the code of a finding, or why there is no answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,37 +127,46 @@ def _cell(node: Node, probe: str, reading: Reading | None) -> Cell:
     if reading is None:
         return Cell(node.name, probe, "", "asked, no answer yet", None)
     if reading.outcome in UNKNOWN:
-        return Cell(node.name, probe, "unknown", f"{reading.outcome}: {reading.why}"[:300], reading.pk)
+        kind = f"{reading.outcome} {reading.reason or probe}"
+        return Cell(node.name, probe, "unknown", f"{reading.outcome}: {reading.why}"[:300], reading.pk, kind)
     if reading.outcome == "absent":
         return Cell(node.name, probe, "absent", reading.why[:300] or "not there", reading.pk)
     worst = max(reading.findings, key=lambda f: SEVERITIES.index(f["severity"]), default=None)
     if worst is None or worst["severity"] == "info":
         return Cell(node.name, probe, "ok", "healthy", reading.pk)
-    return Cell(node.name, probe, worst["severity"], worst["says"][:300], reading.pk)
+    return Cell(node.name, probe, worst["severity"], worst["says"][:300], reading.pk, worst["code"])
 
 
 @dataclass(frozen=True, slots=True)
 class Standout:
-    """Something the readings say, with the nodes it is true of."""
+    """Something the readings say, with the nodes it is true of. `alike`: other nodes say it in other words."""
 
     level: str
     says: str
     nodes: list[str]
     reading: int
+    alike: bool = False
 
 
-def standouts(found: Matrix, limit: int = 12) -> list[Standout]:
-    """What is not healthy, worst first; nodes that say the same are one line."""
+def standouts(found: Matrix) -> list[Standout]:
+    """What is not healthy, worst first, then what is true of few nodes. Nodes that say the same kind of thing are one
+    line, in the words of the first of them."""
     same: dict[tuple[str, str], list[Cell]] = {}
     for _, cells in found.rows:
         for cell in cells:
             if cell.level in ("bad", "warn", "unknown"):
-                same.setdefault((cell.level, cell.says), []).append(cell)
+                same.setdefault((cell.level, cell.kind), []).append(cell)
     order = ("bad", "warn", "unknown")
     ranked = sorted(same.items(), key=lambda item: (order.index(item[0][0]), len(item[1])))
     return [
-        Standout(level, says, list(dict.fromkeys(c.node for c in cells)), cells[0].reading or 0)
-        for (level, says), cells in ranked[:limit]
+        Standout(
+            level,
+            cells[0].says,
+            list(dict.fromkeys(cell.node for cell in cells)),
+            cells[0].reading or 0,
+            len({cell.says for cell in cells}) > 1,
+        )
+        for (level, _), cells in ranked
     ]
 
 
@@ -169,7 +179,15 @@ def reading(incident: Incident, pk: int) -> Reading | None:
 def open_incidents(fleets: Sequence[Fleet]) -> list[Incident]:
     """Incidents of these fleets that are not closed, the worst first."""
     found = Incident.objects.filter(fleet__in=fleets, closed_at=None).select_related("commander", "job", "fleet")
+    found = found.prefetch_related("phases")
     return list(found.order_by("severity", "t0"))
+
+
+def overlapping(incident: Incident) -> list[tuple[Incident, int]]:
+    """Other open incidents of the fleet on nodes of this one, with how many; the three with the most."""
+    others = Incident.objects.filter(fleet=incident.fleet, closed_at=None).exclude(pk=incident.pk)
+    shared = others.filter(nodes__in=incident.nodes.all()).annotate(shared=Count("nodes")).order_by("-shared", "-pk")
+    return [(other, other.shared) for other in shared[:3]]
 
 
 def closed_incidents(fleets: Sequence[Fleet], limit: int = 50) -> list[Incident]:

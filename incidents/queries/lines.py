@@ -68,7 +68,9 @@ def _unknown(said: dict[str, Any], kind: str) -> Sentence:
 
 def _declared(said: dict[str, Any], kind: str) -> Sentence:
     scope = f"job {said['job']} on {said['nodes']}" if said.get("job") else said.get("nodes", "")
-    return "◆", "bad", f"declared SEV{said.get('severity', '?')}: {scope}"
+    alert = said.get("alert")
+    by = f"{alert.get('source', 'an alert')}: {alert.get('says', '')}. Opened as" if alert else "declared"
+    return "◆", "bad", f"{by} SEV{said.get('severity', '?')}: {scope}"
 
 
 def _suite_started(said: dict[str, Any], kind: str) -> Sentence:

@@ -43,7 +43,8 @@ def roles(user: Any) -> dict[Fleet, str]:
         return {}
     if user.is_superuser:
         return dict.fromkeys(Fleet.objects.all(), "admin")
-    return {one.fleet: one.role for one in Membership.objects.filter(user=user).select_related("fleet")}
+    found = Membership.objects.filter(user=user, role__in=policy.ROLES).select_related("fleet")
+    return {one.fleet: one.role for one in found}
 
 
 def fleets(user: Any, least: str = "viewer") -> list[Fleet]:

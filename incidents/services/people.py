@@ -9,13 +9,6 @@ from incidents.models import Fleet, Membership, User
 from incidents.services.fleet import Refused
 
 
-def first_fleet(using: str = "default") -> None:
-    """Make the fleet `main` where there is none yet."""
-    with transaction.atomic(using=using):
-        if not Fleet.objects.using(using).exists():
-            Fleet.objects.using(using).create(name="main")
-
-
 @transaction.atomic
 def new_fleet(name: str) -> Fleet:
     """A fleet without nodes and people. Raises Refused for a name that cannot be one, or is one already."""
@@ -49,6 +42,8 @@ def set_role(username: str, fleet: Fleet, role: str | None) -> tuple[User, bool]
         raise Refused(f"{role!r} is no role. Roles: {', '.join(policy.ROLES)}.")
     if not username.isascii() or not username.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise Refused(f"{username!r} is not a user name: letters, digits, dot, dash and underscore only.")
+    if role is None and not User.objects.filter(username=username).exists():
+        raise Refused(f"There is no user {username}.")
     user, made = User.objects.get_or_create(username=username)
     if made:
         user.set_unusable_password()

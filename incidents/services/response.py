@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from types import EllipsisType
 from typing import Any
 
 from django.db import transaction
@@ -20,14 +21,24 @@ from probes.transport.targets import Target
 CAPTURE = "capture"  # the suite that starts by itself
 
 
+class NotInFleet(Refused):
+    """Names that may be nodes, a job that nobody recorded, or slips: only a person can say. `folded` lists them."""
+
+    def __init__(self, fleet: Fleet, names: Sequence[str]) -> None:
+        self.folded = nodeset.fold(names)[:200]
+        what = "no job that is known here, and no node" if len(names) == 1 else "no nodes"
+        super().__init__(f"{self.folded}: {what} of fleet {fleet}.", "what")
+
+
 @transaction.atomic
-def declare(fleet: Fleet, what: str, by: User | None, severity: int = 2, title: str = "") -> Incident:
+def declare(fleet: Fleet, what: str, by: User | None, severity: int = 2, title: str = "", add: bool = True) -> Incident:
     """Open an incident for a job or for nodes, and start the capture suite with the commit of this transaction.
 
     `what` is the name of a job whose nodes are known, or a list of nodes as people have them; nodes that are not in
-    the fleet yet are added to it. Raises Refused when neither fits, with what to type instead.
+    the fleet yet are added to it if the person said so (`add`), or NotInFleet is raised. Raises Refused when neither
+    fits, with what to type instead.
     """
-    job, nodes = _scope(fleet, what.strip(), by)
+    job, nodes = _scope(fleet, what.strip(), by, add)
     return open_incident(fleet, job, nodes, by, severity, title, what=what.strip()[:300])
 
 
@@ -47,6 +58,8 @@ def open_incident(
     `by` is None when no person declared it; then nobody commands it yet. `said` joins the payload of `declared`.
     """
     names = nodeset.fold(node.name for node in nodes)
+    if job is not None and not job.nodes.exists():
+        job.nodes.set(nodes)  # so that the job's name is enough the next time
     incident = Incident.objects.create(
         fleet=fleet,
         title=(title.strip() or (f"{job} does not advance" if job else names))[:300],
@@ -68,7 +81,7 @@ def open_incident(
     return incident
 
 
-def _scope(fleet: Fleet, what: str, by: User | None) -> tuple[Job | None, Sequence[Node]]:
+def _scope(fleet: Fleet, what: str, by: User | None, add: bool) -> tuple[Job | None, Sequence[Node]]:
     job = fleet.jobs.filter(name=what).first()
     if job is not None:
         nodes = list(job.nodes.all())
@@ -79,6 +92,11 @@ def _scope(fleet: Fleet, what: str, by: User | None) -> tuple[Job | None, Sequen
         targets = nodeset.parse_hosts(what)
     except nodeset.NodesetError as error:
         raise Refused(f"{what[:60]!r} is no job that is known here, and no list of nodes: {error}", "what") from error
+    if not add:
+        names = [target.node for target in targets]
+        known = set(fleet.nodes.filter(name__in=names).values_list("name", flat=True))
+        if strange := [name for name in names if name not in known]:
+            raise NotInFleet(fleet, strange)
     return None, in_fleet(fleet, targets, by)
 
 
@@ -116,13 +134,18 @@ def advance(incident: Incident, by: User | None, word: str) -> Incident:
     if incident.closed_at is not None:
         raise Refused(f"INC-{incident.pk} is closed.")
     if incident.phase != seen:
-        raise Refused(f"Somebody moved INC-{incident.pk} to {clock.TITLES[incident.phase]} a moment ago.")
+        moved = incident.events.filter(kind="phase").select_related("actor").last()
+        who = moved.actor if moved is not None and moved.actor is not None else "Somebody"
+        raise Refused(f"{who} moved INC-{incident.pk} to {clock.TITLES[incident.phase]} a moment ago.")
+    overdue = incident.phases.filter(name=incident.phase, due_at__lt=timezone.now(), overdue_told_at=None).first()
     following = clock.next_phase(incident.phase)
     if following is None:
         raise Refused(f"{clock.TITLES[incident.phase]} is the last phase.")
     if not word.strip():
         raise Refused("Say in a word why this phase is over.", "word")
     now = timezone.now()
+    if overdue is not None:  # the sweeper did not come by in time
+        _say_overdue(incident, overdue, now)
     incident.phases.filter(name=incident.phase).update(ended_at=now)
     incident.phases.filter(name=following).update(started_at=now)
     before, incident.phase = incident.phase, following
@@ -148,20 +171,34 @@ def _tell_overdue(phase_id: int) -> int:
     # The incident's row first, as everybody who adds an event does; then what may have changed meanwhile.
     incident = Incident.objects.select_for_update(of=("self",)).get(phases=phase_id)
     now = timezone.now()
-    mine = Phase.objects.filter(pk=phase_id, ended_at=None, overdue_told_at=None)
-    if incident.closed_at is not None or not mine.update(overdue_told_at=now):
+    mine = Phase.objects.filter(pk=phase_id, ended_at=None, overdue_told_at=None).first()
+    if incident.closed_at is not None or mine is None:
         return 0
-    tell(incident, "overdue", phase=Phase.objects.get(pk=phase_id).name)
+    _say_overdue(incident, mine, now)
     return 1
 
 
+def _say_overdue(incident: Incident, phase: Phase, now: datetime) -> None:
+    phase.overdue_told_at = now
+    phase.save(update_fields=["overdue_told_at"])
+    tell(incident, "overdue", phase=phase.name)
+
+
 @transaction.atomic
-def take_command(incident: Incident, by: User) -> Incident:
-    """Make `by` the commander; the one before is told in the event."""
+def take_command(incident: Incident, by: User, seen: int | None | EllipsisType = ...) -> Incident:
+    """Make `by` the commander; the one before is told in the event.
+
+    `seen` is the commander (None: nobody) that the person saw. Raises Refused when it is another by now.
+    """
     incident = Incident.objects.select_for_update(of=("self",)).select_related("commander").get(pk=incident.pk)
     before = incident.commander
     if before == by:
         raise Refused("You command this incident already.")
+    if seen is not ... and seen != (before.pk if before else None):
+        who = f"{before} commands" if before else "nobody commands"
+        raise Refused(
+            f"This changed a moment ago: {who} INC-{incident.pk} now. Take command again if you still want to."
+        )
     incident.commander = by
     incident.save(update_fields=["commander"])
     tell(incident, "command", by, before=before.get_username() if before else "", now=by.get_username())

@@ -62,7 +62,9 @@ def start_suite(
     if not nodes:
         raise Refused("There are no nodes to ask. Add nodes to the fleet first.")
     suites.suite_or_probe(suite)
-    fleet = nodes[0].fleet
+    fleet = incident.fleet if incident is not None else nodes[0].fleet
+    if suite == CHECK:
+        Fleet.objects.select_for_update(no_key=True).get(pk=fleet.pk)  # two people may click at once
     if suite == CHECK and open_check(fleet) is not None:
         raise Refused("A check of the fleet is running already.")
     now = timezone.now()

@@ -1,15 +1,33 @@
 """What must happen even if the process that should have done it died."""
 
+from __future__ import annotations
+
+import logging
+
+from django.db import Error
+
 from incidents.services.diagnosing import sweep_unjudged
 from incidents.services.looking import sweep_second_looks
 from incidents.services.response import tell_overdue
 from incidents.services.runs import sweep_shards
+
+log = logging.getLogger(__name__)
+
+BROOMS = (sweep_shards, tell_overdue, sweep_second_looks, sweep_unjudged)
 
 
 def sweep() -> int:
     """Set right what died halfway, and return how many things that were.
 
     Runs every few seconds in a process of its own, so that it is cheap when nothing is wrong and safe to run twice at
-    once. Database errors are raised: the caller says so and tries again.
+    once. Database errors are raised: the caller says so and tries again. Anything else costs only its own broom.
     """
-    return sweep_shards() + tell_overdue() + sweep_second_looks() + sweep_unjudged()
+    done = 0
+    for broom in BROOMS:
+        try:
+            done += broom()
+        except Error:
+            raise
+        except Exception:
+            log.exception("%s failed; the others go on", broom.__name__)
+    return done

@@ -7,9 +7,9 @@ from functools import wraps
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 
-from incidents.models import Fleet, User
+from incidents.models import Fleet, Incident, User
 
 
 def by(request: HttpRequest) -> User:
@@ -28,6 +28,16 @@ def fleet_of(request: HttpRequest) -> Fleet:
 def who(request: HttpRequest) -> dict[str, object]:
     """For every template: the person's `role` here, as `{% if role|may:"declare" %}` asks it. A context processor."""
     return {"role": getattr(request, "role", None)}
+
+
+def found_or_404(incident: int) -> Incident:
+    """The incident of the address. Whether the person may see it was settled before."""
+    return get_object_or_404(Incident.objects.select_related("commander", "job", "fleet"), pk=incident)
+
+
+def number(text: str) -> int:
+    """A whole number that an address or form gives; 0 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def post_only(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:

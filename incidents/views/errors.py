@@ -19,12 +19,13 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 @requires_csrf_token
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _page(request, 403, "You may not do this", "Ask an administrator of this server for the right to.")
+    advice = "Your role in this fleet does not allow it. Ask an admin of the fleet."
+    return _page(request, 403, "You may not do this", advice)
 
 
 @requires_csrf_token
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _page(request, 404, "There is no such page", "Check the address, or start again from the fleet.")
+    return _page(request, 404, "There is no such page", "Check the address, or begin again at the start page.")
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

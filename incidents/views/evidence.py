@@ -16,7 +16,7 @@ from incidents import clock
 from incidents.models import Incident, Reading
 from incidents.queries import evidence as queries
 from incidents.queries.incident import reading as reading_of
-from incidents.views.incidents import found_or_404
+from incidents.views.acting import found_or_404
 from probes.core import clean
 
 

@@ -51,8 +51,7 @@ def fleets(request: HttpRequest) -> HttpResponse:
     found = people.fleets(request.user)
     if len(found) == 1:
         return redirect("fleet", found[0])
-    rows = [(one, queries.tally(queries.states(one))) for one in found]
-    return render(request, "incidents/fleets.html", {"rows": rows})
+    return render(request, "incidents/fleets.html", {"rows": queries.sizes(found)})
 
 
 @never_cache
@@ -63,7 +62,12 @@ def fleet(request: HttpRequest, fleet: str) -> HttpResponse:
 
 
 def _page(request: HttpRequest, add: AddNodesForm, paste: PasteKeysForm, status: int = 200) -> HttpResponse:
-    context = {**_context(fleet_of(request)), "add": add, "paste": paste, "ignored": queries.ignored_ssh_options()}
+    context = {
+        **_context(fleet_of(request)),
+        "add": add,
+        "paste": paste,
+        "ignored": queries.ignored_ssh_options() if by(request).is_superuser else [],
+    }
     return render(request, "incidents/fleet.html", context, status=status)
 
 

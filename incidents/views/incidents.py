@@ -6,7 +6,7 @@ import uuid
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
@@ -22,8 +22,9 @@ from incidents.queries.lines import lines
 from incidents.queries.timeline import HIDDEN
 from incidents.services import response
 from incidents.services.fleet import Refused
-from incidents.views.acting import by, post_only
+from incidents.views.acting import by, found_or_404, number, post_only
 
+TILES = 3  # incidents in the line "needs a human"
 # The parts of the page that live.
 SLOTS = ("head", "phases", "verdict", "paths", "standouts", "matrix", "tally", "timeline", "thumb")
 
@@ -46,9 +47,11 @@ def _list(request: HttpRequest) -> dict[str, object]:
     roles = people.roles(request.user)
     now = timezone.now()
     rows = [(incident, queries.current_phase(incident, now)) for incident in queries.open_incidents(list(roles))]
+    waiting = needs(rows, now)
     return {
         "rows": rows,
-        "needs": needs(rows, now)[:3],
+        "needs": waiting[:TILES],
+        "more_needs": max(0, len(waiting) - TILES),
         "closed": queries.closed_incidents(list(roles)),
         "roles": {fleet.pk: role for fleet, role in roles.items()},
         "several": len(roles) > 1,
@@ -62,17 +65,38 @@ def declare(request: HttpRequest) -> HttpResponse:
     """One field: a job or nodes. Everything else has a default."""
     fleets = people.fleets(request.user, policy.least_for("declare", "POST") or "")
     form = DeclareForm(request.POST or None, fleets=fleets)
+    asks: dict[str, object] = {}
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
+        may_add = policy.may(people.role_in(request.user, said["fleet"]), "add_nodes")
         try:
-            incident = response.declare(said["fleet"], said["what"], by(request), int(said["severity"]), said["title"])
+            incident = response.declare(
+                said["fleet"],
+                said["what"],
+                by(request),
+                int(said["severity"]),
+                said["title"],
+                add=may_add and (said["add"] or not said["fleet"].nodes.exists()),
+            )
+        except response.NotInFleet as unsure:
+            form.add_error("what", str(unsure))
+            asks = {"unsure": unsure.folded, "may_add": may_add}
         except Refused as refused:
             form.add_error("what", str(refused))
         else:
+            _tell_others(request, incident)
             return redirect("incident", incident.pk)
     status = 422 if request.method == "POST" else 200
-    jobs = Job.objects.filter(fleet__in=fleets)[:50]
-    return render(request, "incidents/declare.html", {"form": form, "jobs": jobs}, status=status)
+    jobs = Job.objects.filter(fleet__in=fleets, nodes__isnull=False).select_related("fleet").distinct()[:50]
+    context = {"form": form, "jobs": jobs, "several": len(fleets) > 1, **asks}
+    return render(request, "incidents/declare.html", context, status=status)
+
+
+def _tell_others(request: HttpRequest, incident: Incident) -> None:
+    """Other open incidents on the same nodes: two teams may be at work on one trouble."""
+    for other, count in queries.overlapping(incident):
+        on = "its node" if count == 1 else f"{count} of its nodes"
+        messages.warning(request, f"INC-{other.pk} ({other.title}) is open too, on {on}.")
 
 
 def context_of(incident: Incident, user: User) -> dict[str, object]:
@@ -82,6 +106,7 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "incident": incident,
         "now": now,
         "t_plus": clock.t_plus(incident.t0, incident.closed_at or now),
+        "idle": clock.span(incident.impact_at, incident.t0) if incident.impact_at else "",
         "phases": queries.phases(incident, now),
         "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
         "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
@@ -109,10 +134,6 @@ def _verdict(incident: Incident) -> dict[str, object]:
     }
 
 
-def found_or_404(incident: int) -> Incident:
-    return get_object_or_404(Incident.objects.select_related("commander", "job", "fleet"), pk=incident)
-
-
 @never_cache
 @require_safe
 def page(request: HttpRequest, incident: int) -> HttpResponse:
@@ -125,8 +146,7 @@ def page(request: HttpRequest, incident: int) -> HttpResponse:
 def after(request: HttpRequest, incident: int) -> HttpResponse:
     """What changed after a seq: the live parts, rendered as on the page, and how many lines are new."""
     found = found_or_404(incident)
-    seen = request.GET.get("seq", "")
-    seq = int(seen) if seen.isdigit() and len(seen) < 10 else 0
+    seq = number(request.GET.get("seq", ""))
     answer: dict[str, object] = {"seq": found.last_seq, "now": timezone.now().isoformat(), "count": 0, "html": {}}
     if found.last_seq > seq:
         context = context_of(found, by(request))
@@ -148,8 +168,10 @@ def advance(request: HttpRequest, incident: int) -> HttpResponse:
 
 @post_only
 def take_command(request: HttpRequest, incident: int) -> HttpResponse:
+    said = request.POST.get("commander", "")
+    seen = None if said == "" else number(said)
     try:
-        response.take_command(found_or_404(incident), by(request))
+        response.take_command(found_or_404(incident), by(request), seen if "commander" in request.POST else ...)
     except Refused as refused:
         messages.error(request, str(refused))
     return redirect("incident", incident)

@@ -7,8 +7,8 @@ from django.shortcuts import redirect, render
 
 from incidents.services import notes
 from incidents.services.fleet import Refused
-from incidents.views.acting import by, post_only
-from incidents.views.incidents import context_of, found_or_404
+from incidents.views.acting import by, found_or_404, post_only
+from incidents.views.incidents import context_of
 
 
 @post_only

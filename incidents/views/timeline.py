@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from incidents.queries import timeline as queries
 from incidents.queries.lines import entry
-from incidents.views.incidents import found_or_404
+from incidents.views.acting import found_or_404, number
 
 PAGE = 200  # events
 
@@ -19,8 +19,7 @@ PAGE = 200  # events
 def timeline(request: HttpRequest, incident: int) -> HttpResponse:
     """Events after `?after=seq`, in order, 200 of them. As an address it always shows the same events."""
     found = found_or_404(incident)
-    said = request.GET.get("after", "")
-    after = int(said) if said.isdigit() and len(said) < 10 else 0
+    after = number(request.GET.get("after", ""))
     events = queries.events_after(found, after, PAGE)
     until = events[-1].seq if events else after
     context = {

@@ -8,14 +8,13 @@ from django.shortcuts import redirect
 
 from incidents.services import deciding
 from incidents.services.fleet import Refused
-from incidents.views.acting import by, post_only
-from incidents.views.incidents import found_or_404
+from incidents.views.acting import by, found_or_404, number, post_only
 
 
 @post_only
 def decide_verdict(request: HttpRequest, incident: int) -> HttpResponse:
     """Accept the hypothesis that was on the screen, or say with a reason that it is not this."""
-    ranking, index = (_number(request.POST.get(name, "")) for name in ("ranking", "index"))
+    ranking, index = (number(request.POST.get(name, "")) for name in ("ranking", "index"))
     role = str(request.role)  # type: ignore[attr-defined]  # set by PolicyMiddleware
     chosen, why = request.POST.get("chosen", ""), request.POST.get("why", "")
     try:
@@ -23,8 +22,3 @@ def decide_verdict(request: HttpRequest, incident: int) -> HttpResponse:
     except Refused as refused:
         messages.error(request, str(refused))
     return redirect("incident", incident)
-
-
-def _number(text: str) -> int:
-    """A number of a form, or one that there is not."""
-    return int(text) if text.isdecimal() and len(text) < 16 else -1

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("incidents", "0010_overdue"),
+        ("incidents", "0011_role_check"),
     ]
 
     operations = [
