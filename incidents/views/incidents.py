@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.utils import timezone
@@ -61,18 +62,34 @@ def _list(request: HttpRequest) -> dict[str, object]:
 def declare(request: HttpRequest) -> HttpResponse:
     """One field: a job or nodes. Everything else has a default."""
     fleets = people.fleets(request.user, policy.least_for("declare", "POST") or "")
-    form = DeclareForm(request.POST or None, fleets=fleets)
+    jobs = Job.objects.filter(fleet__in=fleets)
+    form = DeclareForm(request.POST or None, fleets=fleets, initial=_of_job(jobs, _number(request.GET, "job")))
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
-            incident = response.declare(said["fleet"], said["what"], by(request), int(said["severity"]), said["title"])
+            incident = response.declare(
+                said["fleet"], said["what"], by(request), int(said["severity"]), said["title"], form.patterns
+            )
         except Refused as refused:
-            form.add_error("what", str(refused))
+            form.add_error(refused.field if refused.field in form.fields else "what", str(refused))
         else:
             return redirect("incident", incident.pk)
     status = 422 if request.method == "POST" else 200
-    jobs = Job.objects.filter(fleet__in=fleets)[:50]
-    return render(request, "incidents/declare.html", {"form": form, "jobs": jobs}, status=status)
+    return render(request, "incidents/declare.html", {"form": form, "jobs": jobs[:50]}, status=status)
+
+
+def _of_job(jobs: QuerySet[Job], number: int) -> dict[str, str]:
+    """The form filled in for a job that is known, with the log files that were given for it last."""
+    job = jobs.filter(pk=number).select_related("fleet").first() if number else None
+    if job is None:
+        return {}
+    return {"what": job.name, "fleet": job.fleet.name, "log_paths": "\n".join(job.log_paths)}
+
+
+def _number(said: QueryDict, name: str) -> int:
+    """A number in an address, 0 where it is none."""
+    text = said.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def context_of(incident: Incident, user: User) -> dict[str, object]:
@@ -125,8 +142,7 @@ def page(request: HttpRequest, incident: int) -> HttpResponse:
 def after(request: HttpRequest, incident: int) -> HttpResponse:
     """What changed after a seq: the live parts, rendered as on the page, and how many lines are new."""
     found = found_or_404(incident)
-    seen = request.GET.get("seq", "")
-    seq = int(seen) if seen.isdigit() and len(seen) < 10 else 0
+    seq = _number(request.GET, "seq")
     answer: dict[str, object] = {"seq": found.last_seq, "now": timezone.now().isoformat(), "count": 0, "html": {}}
     if found.last_seq > seq:
         context = context_of(found, by(request))
