@@ -50,6 +50,10 @@ class Training:
 
         until(all_stand, 60 + seconds, "the job to stand still")
 
+    def ended(self) -> None:
+        """Until torchrun has ended on every node."""
+        until(lambda: all(process.poll() is not None for process in self.processes), 120, "the job to end")
+
     def _last_call(self, rank: int) -> float | None:
         """When the rank entered its last collective, as its own worker server tells; None while it does not answer."""
         server = HTTPConnection("localhost", timeout=2)
