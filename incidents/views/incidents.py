@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from incidents import clock, policy
 from incidents.forms import DeclareForm
 from incidents.models import Incident, Job, User
-from incidents.queries import alerts, diagnosis, people
+from incidents.queries import alerts, diagnosis, paths, people
 from incidents.queries import incident as queries
 from incidents.queries.board import needs, word_at_hand
 from incidents.queries.lines import lines
@@ -117,13 +117,8 @@ def _verdict(incident: Incident) -> dict[str, object]:
     verdict = diagnosis.verdict(incident)
     if verdict is None:
         return {}
-    lanes = diagnosis.lanes(verdict.ranking)
-    return {
-        "verdict": verdict,
-        "verdict_at": clock.t_plus(incident.t0, verdict.ranking.at),
-        "lanes": lanes,
-        "path_counts": diagnosis.counted(lanes),
-    }
+    age = clock.span(verdict.ranking.at, timezone.now())
+    return {"verdict": verdict, "verdict_age": age, "path_counts": paths.counted(verdict.lanes)}
 
 
 def found_or_404(incident: int) -> Incident:
