@@ -35,6 +35,8 @@ SCRAPE_JOB = "job"
 # Where a node's name is looked for. `instance` is what was scraped, which need not run on the node: see services.
 NODE_LABELS = ("node", "nodename", "hostname")
 INSTANCE = "instance"
+LOG_PATH = "log_path"  # a label or an annotation: patterns of log files, one per line
+MOST_LOG_PATHS = 20  # lines that are looked at; fewer are taken
 SEVERITIES = {"critical": 1, "warning": 3}
 SEVERITY_ELSE = 2
 
@@ -61,6 +63,7 @@ class Signal:
     nodes: str
     instance: str
     started_at: datetime | None
+    log_paths: tuple[str, ...] = ()  # as they came, to be checked by whoever uses them
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ def _signal(alert: Mapping[str, Any], body: Mapping[str, Any], status: str) -> S
         nodes=line(labels.get(node_label), 4000),
         instance="" if node_label else _without_port(line(labels.get(INSTANCE), 300)),
         started_at=_time(alert.get("startsAt")),
+        log_paths=_lines(labels.get(LOG_PATH)) + _lines(words.get(LOG_PATH)),
     )
 
 
@@ -162,6 +166,10 @@ def line(value: Any, most: int) -> str:
         return ""
     text = " ".join(clean(str(value)[: 4 * most]).split())
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _lines(text: str | None) -> tuple[str, ...]:
+    return tuple(row.strip() for row in (text or "")[:16_384].split("\n")[:MOST_LOG_PATHS] if row.strip())
 
 
 def _texts(value: Any) -> dict[str, str]:

@@ -37,7 +37,7 @@ def _settings(fleet: Fleet) -> Settings:
 
 def ask_shard(held: runs.Claim) -> None:
     """Ask every open node of the claim; record as answers come. Raises LeaseLost when another worker took over."""
-    plan = suites.suite_or_probe(held.suite).plan()
+    plan = suites.suite_or_probe(held.suite).plan(held.log_paths)
     settings = _settings(held.fleet)
     settings.node_s = plan.deadline_s + settings.connect_s + 5
     settings.fanout = min(settings.fanout, runs.SHARD_NODES)

@@ -84,3 +84,15 @@ class DeclareForm(forms.Form):
     )
     title = forms.CharField(label="Title", required=False, max_length=300)
     add = forms.BooleanField(required=False, widget=forms.HiddenInput)
+    log_paths = forms.CharField(
+        label="Log files",
+        required=False,
+        max_length=5000,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false", "placeholder": "/logs/llm-70b-run7/*.log"}),
+    )
+
+    @property
+    def patterns(self) -> list[str]:
+        """The log files, one pattern per line."""
+        return str(self.cleaned_data["log_paths"]).replace("\r\n", "\n").split("\n")

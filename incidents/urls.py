@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from incidents.views import alerts, evidence, fleet, incidents, notes, timeline, verdicts
+from incidents.views import alerts, declaring, evidence, fleet, incidents, notes, timeline, verdicts
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
@@ -11,7 +11,7 @@ urlpatterns = [
     path("", fleet.home, name="home"),
     path("incidents/", incidents.incident_list, name="incidents"),
     path("incidents/state", incidents.list_state, name="incidents_state"),
-    path("incidents/declare", incidents.declare, name="declare"),
+    path("incidents/declare", declaring.declare, name="declare"),
     path("incidents/<int:incident>", incidents.page, name="incident"),
     path("incidents/<int:incident>/after", incidents.after, name="incident_after"),
     path("incidents/<int:incident>/advance", incidents.advance, name="advance"),

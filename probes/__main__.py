@@ -145,11 +145,12 @@ def _with_defaults(target: Target, options: argparse.Namespace) -> Target:
 
 def _run(options: argparse.Namespace) -> int:
     suite = suites.suite_or_probe(options.suite)
+    paths = _log_paths(options, suite)
     if options.save:
         replay.check_free(options.save)
     if options.replay:
         return _replay(options, suite)
-    plan = suite.plan(_log_paths(options, suite))
+    plan = suite.plan(paths)
     if options.local:
         return asyncio.run(_show(local.ask(plan), [local.NAME], options))
     settings = _settings(options)
@@ -163,6 +164,8 @@ def _log_paths(options: argparse.Namespace, suite: suites.Suite) -> tuple[str, .
     found = log_paths.checked(options.log_paths)
     if found and "rank.log" not in suite.probes:
         raise Refused(f"--log-paths is for suites with rank.log, such as capture; {suite.name} reads no logs")
+    if found and options.replay:
+        raise Refused("--log-paths asks nodes; captures that were saved hold what they hold")
     return found
 
 

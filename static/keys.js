@@ -34,11 +34,14 @@ function ask(one) {
     act(one);
     return;
   }
-  question.querySelector("p").textContent = one.dataset.confirm;
+  const asked = one.dataset.confirm;
+  question.querySelector("p").textContent = asked;
   question.returnValue = "no";
   question.onclose = () => {
     const still = one.isConnected ? one : document.querySelector(`[data-hotkey="${CSS.escape(one.dataset.hotkey)}"]`);
-    if (question.returnValue === "yes" && still) act(still);
+    if (question.returnValue !== "yes" || !still) return;
+    if (still.dataset.confirm === asked) act(still);
+    else ask(still); // it is about something else by now: nobody said yes to that
   };
   question.showModal();
 }
@@ -64,7 +67,8 @@ function typing(target) {
 }
 
 function closeOpen() {
-  const one = document.querySelector("details.advance[open]");
+  const closes = ":is(details.advance, details.closes)[open]";
+  const one = document.activeElement?.closest(closes) ?? document.querySelector(closes);
   if (!one) return;
   one.open = false;
   one.querySelector("summary").focus();

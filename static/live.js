@@ -3,6 +3,7 @@
 import { everyTick, tick, tPlus, words } from "./clock.js";
 import { heard, sample, serverNow } from "./servertime.js";
 import { busy, replace } from "./slots.js";
+import { aimed, held } from "./steady.js";
 
 export { serverNow };
 
@@ -30,7 +31,7 @@ let fetching = false;
 let catching = false; // after a reconnect: say what came meanwhile
 let caught = 0;
 let noticeAt = -Infinity;
-const owed = new Map(); // slots that wait for somebody to finish typing
+const owed = new Map(); // slots that wait for somebody to finish typing, or to point
 
 const have = () => Number(root.dataset.seq);
 
@@ -51,8 +52,11 @@ function show(slots) {
 function settle() {
   for (const [name, html] of owed) {
     const place = root.querySelector(`[data-slot="${CSS.escape(name)}"]`);
-    if (place && busy(place)) continue;
-    if (place) replace(place, html);
+    if (place && (busy(place) || held(place))) continue;
+    if (place) {
+      replace(place, html);
+      aimed(place);
+    }
     owed.delete(name);
   }
   tick();

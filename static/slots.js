@@ -20,9 +20,10 @@ function focusedIn(place) {
   return row ? [...same, `${row} ${active.localName}`, `${row} a, ${row} button`] : same;
 }
 
-// What was typed and not sent. It returns into the same form only: one that asks the same of the same things.
+// What was typed and not sent. It returns into the same form only: one that asks the same of the same things, which a form
+// may name (data-about) where its hidden values change with every piece of news.
 function typedIn(place) {
-  const form = (one) => one.form && JSON.stringify([one.form.action, ...[...one.form.querySelectorAll("[type=hidden]:not([name=csrfmiddlewaretoken])")].map((hidden) => hidden.value)]);
+  const form = (one) => one.form?.dataset.about ?? (one.form && JSON.stringify([one.form.action, ...[...one.form.querySelectorAll("[type=hidden]:not([name=csrfmiddlewaretoken])")].map((hidden) => hidden.value)]));
   return [...place.querySelectorAll("input[name]:not([type=hidden]), textarea[name]")].map((one) => [form(one) + one.name, one]);
 }
 

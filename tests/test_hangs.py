@@ -38,12 +38,12 @@ CAUSES = {
 }
 
 
-def declare(golden15: Golden15, what: str = "gpu-[001-003]") -> float:
+def declare(golden15: Golden15, what: str = "gpu-[001-003]", log_paths: tuple[str, ...] = ()) -> float:
     """Declares by the services that the page calls, in a process of its own; returns the moment."""
     code = f"""
 from incidents.models import Fleet, User
 from incidents.services import response
-print(response.declare(Fleet.objects.get(), {what!r}, None).pk)
+print(response.declare(Fleet.objects.get(), {what!r}, None, log_paths={log_paths!r}).pk)
 """
     command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", code]
     began = time.monotonic()
@@ -95,6 +95,15 @@ def test_without_any_log_it_is_named_all_the_same(lab: Lab, golden15: Golden15, 
         job.stands(STOOD_S)
         declare(golden15)
         named(golden15, CAUSES[case], 1, WITHIN_S * GUARD)
+
+
+@pytest.mark.parametrize("victim", [1, 0, 2])
+def test_a_job_that_died_at_once_is_explained_by_its_log_files(lab: Lab, golden15: Golden15, victim: int) -> None:
+    """The kernel's SIGKILL of one rank ends all. Every node reads the logs of all: they lie on a common file system."""
+    with training(lab, three(lab), "sigkill", victim) as job:
+        job.ended()
+        declare(golden15, log_paths=(f"{job.folder}/rank_*.log",))
+        named(golden15, "fw.rank_exited", victim, WITHIN_S * GUARD)
 
 
 def test_a_job_without_a_fault_gives_none(lab: Lab, golden15: Golden15) -> None:

@@ -111,6 +111,9 @@ def probes(*words: str, **how: object) -> subprocess.CompletedProcess[str]:
         (["record", "local", "host.clock", "../../etc"], "is not a case name"),
         (["run", "--nodes", "a", "--port", "99999"], "is not a port"),
         (["run", "--nodes", "a", "--time", "0.5"], "is not a whole number above 0"),
+        (["run", "--local", "--log-paths", "/etc/shadow"], "no log is read there"),
+        (["run", "--local", "--suite", "gpu", "--log-paths", "/logs/*"], "gpu reads no logs"),
+        (["run", "--replay", "/no/such/folder", "--log-paths", "/logs/*"], "captures that were saved hold what they"),
     ],
 )
 def test_bad_input_is_one_clear_line(words: list[str], says: str) -> None:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
 from incidents.models.incident import PHASES, Incident
+from incidents.models.runs import Reading
 
 # The question that every verdict asks, and its answers.
 IS_THIS_IT = "Is this the cause?"
 ACCEPT, NOT_THIS = "accept", "not this"
+UNNAMED = ("none", "unknown")  # causes that name nothing: there is no word to say about them
 
 
-# The question that every verdict asks, and its answers.
-IS_THIS_IT = "Is this the cause?"
-ACCEPT, NOT_THIS = "accept", "not this"
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two hypotheses, each with `cause` and `subject`, are about the same thing.
+
+    One may know more of its subject: a rank whose node came to light later is the same rank. Which process it is does
+    not count: that changes with a restart.
+    """
+    here, there = ({key: one["subject"][key] for key in one["subject"] if key != "pid"} for one in (one, other))
+    part = here.items() <= there.items() or there.items() <= here.items()
+    return bool(one["cause"] == other["cause"] and bool(here) == bool(there) and part)
 
 
 class Ranking(models.Model):
@@ -42,12 +53,22 @@ class Ranking(models.Model):
     def __str__(self) -> str:
         return f"{self.cause} ({self.probability:.2f}) in INC-{self.incident_id}"
 
+    def rests_on(self, refs: Iterable[str]) -> dict[str, Reading]:
+        """The readings that these names ("node/probe") stood for when this was judged. One query; a name without a
+        reading, such as that of a file, is left out."""
+        wanted = set(refs)
+        nodes, probes = ({ref.rpartition("/")[place] for ref in wanted} for place in (0, 2))
+        named = Reading.objects.filter(node__name__in=nodes, probe__in=probes, pk__lte=self.readings)
+        rows = named.filter(run__incident=self.incident_id).best().select_related("node")
+        found = {f"{row.node.name}/{row.probe}": row for row in rows.defer("out", "err", "facts", "findings")}
+        return {ref: found[ref] for ref in wanted if ref in found}
+
 
 class Decision(models.Model):
     """What somebody decided, on which evidence. Nothing is edited: a change of mind is a new decision.
 
-    `options` are those that were offered, `ranking` what was on the screen, `readings` the readings that its reasons
-    stand on, each with the hash of its output.
+    `options` are those that were offered, `subject` has cause, subject and sentence of the hypothesis, `ranking` is
+    what was on the screen, `readings` are those that its reasons stand on, each with the hash of its output.
     """
 
     incident = models.ForeignKey(Incident, on_delete=models.PROTECT, related_name="decisions")

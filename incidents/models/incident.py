@@ -17,6 +17,7 @@ class Job(models.Model):
     fleet = models.ForeignKey(Fleet, on_delete=models.PROTECT, related_name="jobs")
     name = models.CharField(max_length=200)
     nodes = models.ManyToManyField(Node, related_name="jobs")
+    log_paths = models.JSONField(default=list, help_text="patterns of log files, as they were given last")
 
     class Meta:
         ordering = ["name"]
@@ -39,6 +40,7 @@ class Incident(models.Model):
     nodes = models.ManyToManyField(Node, related_name="incidents")
     t0 = models.DateTimeField()
     impact_at = models.DateTimeField(null=True, help_text="since when training does not advance, as the alert says")
+    log_paths = models.JSONField(default=list, help_text="patterns of log files that its nodes are asked for")
     phase = models.CharField(max_length=8, choices=[(phase, phase) for phase in PHASES], default=PHASES[0])
     closed_at = models.DateTimeField(null=True)
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")

@@ -1,8 +1,11 @@
 """One asking of many nodes: the run, its shards (who is asking now), and what came back."""
 
+from __future__ import annotations
+
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Max, Q
+from django.db.models.functions import Coalesce
 
 from incidents.models.fleet import Fleet, Node
 from incidents.models.incident import Incident
@@ -74,10 +77,23 @@ class NodeVisit(models.Model):
     def __str__(self) -> str:
         return f"{self.node} in run {self.run_id}: {self.reason or 'answered'}"
 
-    def without_nodes_words(self, why: str) -> "NodeVisit":
+    def without_nodes_words(self, why: str) -> NodeVisit:
         """The same visit without any text that came from the node."""
         kept = {"run_id": self.run_id, "node_id": self.node_id, "at": self.at, "tries": self.tries}
         return NodeVisit(**kept, reason=self.reason, detail=why, took_s=self.took_s, connect_s=self.connect_s)
+
+
+class ReadingQuerySet(models.QuerySet["Reading"]):
+    """Reads that several parts make of readings."""
+
+    def best(self) -> ReadingQuerySet:
+        """Of every node and probe the latest that answered, else the latest, without what it printed.
+
+        A later look that failed takes nothing away from what an earlier one saw.
+        """
+        each = self.order_by().values("node_id", "probe")
+        best = each.annotate(best=Coalesce(Max("id", filter=Q(outcome="ok")), Max("id"))).values("best")
+        return ReadingQuerySet(self.model, using=self.db).filter(pk__in=best).defer("out", "err")
 
 
 class Reading(models.Model):
@@ -106,6 +122,8 @@ class Reading(models.Model):
     took_s = models.FloatField()
     recorded_at = models.DateTimeField()
 
+    objects = ReadingQuerySet.as_manager()
+
     class Meta:
         ordering = ["run", "node__name", "probe"]
         constraints = [
@@ -116,7 +134,7 @@ class Reading(models.Model):
     def __str__(self) -> str:
         return f"{self.probe} of {self.node} in run {self.run_id}: {self.outcome}"
 
-    def without_nodes_words(self, why: str) -> "Reading":
+    def without_nodes_words(self, why: str) -> Reading:
         """A failed reading in its place, with the raw output but without any text that came from the node."""
         kept = {"run_id": self.run_id, "node_id": self.node_id, "probe": self.probe, "recorded_at": self.recorded_at}
         return Reading(**kept, outcome="failed", why=why, out=self.out, sha256=self.sha256, took_s=self.took_s)

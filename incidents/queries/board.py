@@ -6,14 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from django.db.models import Max
+from django.db.models.fields.json import KT
 from django.utils import timezone
+from django.utils.text import Truncator
 
 from incidents import clock
-from incidents.models import Event, Incident
+from incidents.models import Decision, Event, Incident, Ranking
+from incidents.models.diagnosis import IS_THIS_IT, UNNAMED, same
 from incidents.queries.incident import PhaseView
 
 SOON = timedelta(seconds=60)
 CAPTURE = "capture"
+LIKELY = 0.8  # a verdict from this share on waits for somebody's word; judgement
+LONGEST = 160  # characters of a verdict's sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +41,14 @@ def needs(rows: list[Row], now: datetime | None = None) -> list[Need]:
 
     `rows` are open incidents, each with the phase that runs. Severity counts first; then overdue and "not one node
     could be reached" before "nobody commands", that before a capture that ended without some nodes (until a person
-    moves on from it) and what is due within a minute.
+    moves on from it), a verdict that nobody said a word about, and what is due within a minute.
     """
     now = now or timezone.now()
-    ends = _capture_ends([incident for incident, _ in rows])
-    found = [_joined(list(_needs_of(*row, ends.get(row[0].pk), now))) for row in rows]
+    incidents = [incident for incident, _ in rows]
+    ends = _capture_ends(incidents)
+    every = [need for row in rows for need in _needs_of(*row, ends.get(row[0].pk), now)]
+    every += _verdicts_that_wait([incident for incident in incidents if incident.phase != CAPTURE])
+    found = [_joined([need for need in every if need.incident == incident]) for incident in incidents]
     return sorted(filter(None, found), key=lambda need: (need.incident.severity, need.rank))
 
 
@@ -70,6 +79,20 @@ def _needs_of(
         yield Need(incident, 0, "bad", says)
     elif answered < nodes and incident.phase == CAPTURE:
         yield Need(incident, 2, "warn", f"capture ended, {nodes - answered} of {nodes} nodes did not answer")
+
+
+def _verdicts_that_wait(incidents: list[Incident]) -> Iterator[Need]:
+    """The likely verdicts that nobody accepted or rejected. Two queries."""
+    by_pk = {incident.pk: incident for incident in incidents}
+    latest = Ranking.objects.filter(incident__in=incidents).order_by().values("incident").annotate(last=Max("pk"))
+    likely = Ranking.objects.filter(pk__in=latest.values("last"), probability__gte=LIKELY).exclude(cause__in=UNNAMED)
+    rows = likely.values("incident", "cause", "subject", "probability", says=KT("body__hypotheses__0__says"))
+    said = list(Decision.objects.filter(incident__in=incidents, question=IS_THIS_IT).values("incident", "subject"))
+    for row in rows:
+        about = [one["subject"] for one in said if one["incident"] == row["incident"]]
+        if not any(same(one, row) for one in about):
+            says = f"a verdict waits for a word: {Truncator(row['says']).chars(LONGEST)} ({row['probability']:.2f})"
+            yield Need(by_pk[row["incident"]], 2, "warn", says)
 
 
 def word_at_hand(incident: Incident) -> str:

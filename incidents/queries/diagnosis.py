@@ -1,16 +1,23 @@
-"""Reads of verdicts and diagnostic paths for pages."""
+"""Reads of verdicts for pages."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from incidents.models import Decision, Incident, Ranking, Reading
-from incidents.models.diagnosis import ACCEPT, IS_THIS_IT, NOT_THIS
+from incidents.models.diagnosis import ACCEPT, IS_THIS_IT, NOT_THIS, UNNAMED, same
+from incidents.queries import paths
 
-LANES = {"hardware": "Hardware & host", "communication": "Communication", "framework": "Framework"}
-LEVELS = {"implicated": "bad", "suspect": "warn", "ruled out": "ok", "not known": "unknown"}
 SHOWN = 0.01  # hypotheses below this share are not shown
+SURE = 0.99  # above this the share is not told exactly: the ratios that it comes from are no better
+MOST_OTHERS = 4
+NOTHING_ELSE = "The evidence names no other cause"
+UNDECIDED = "The evidence does not decide"
+AS_OTHER = {"none": "Nothing is wrong"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,166 +26,180 @@ class ReasonView:
 
     level: str
     mark: str
-    probe: str
+    label: str
     says: str
+    node: str
     reading: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class PathView:
-    id: str
-    title: str
-    state: str
-    level: str
-    why: str
-    steps: list[dict[str, Any]]
+class HypothesisView:
+    """One hypothesis at place `index` of the ranking. `about` is the same for the same thing in every ranking."""
 
-
-@dataclass(frozen=True, slots=True)
-class LaneView:
-    title: str
-    says: str
-    level: str
-    paths: list[PathView]
-
-
-@dataclass(frozen=True, slots=True)
-class OtherView:
-    """A hypothesis that does not lead. `rejected`: who said that it is not this, and why."""
-
-    says: str
-    probability: float
-    rejected: str
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictView:
-    """The panel's content: the most probable hypothesis that nobody rejected, at place `index` of the ranking."""
-
-    ranking: Ranking
     index: int
+    about: str
     cause: str
     says: str
     level: str
     probability: float
-    percent: int
     chips: list[str]
     reasons: list[ReasonView]
-    ruled_out: list[str]
-    others: list[OtherView]
     would_change: list[str]
     consequences: list[str]
-    facts: int
-    accepted: Decision | None
+    decision: Decision | None
 
     @property
     def named(self) -> bool:
-        """Whether a cause is named at all."""
-        return self.cause not in ("none", "unknown")
+        """Whether it names a cause at all."""
+        return self.cause not in UNNAMED
+
+    @property
+    def accepted(self) -> bool:
+        return self.decision is not None and self.decision.chosen == ACCEPT
+
+    @property
+    def rejected(self) -> bool:
+        return self.decision is not None and self.decision.chosen == NOT_THIS
+
+    @property
+    def share(self) -> str:
+        return f"{self.probability:.2f}" if self.probability <= SURE else f"over {SURE}"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """The panel's content. `lead` is what somebody accepted, else the most probable that nobody rejected.
+
+    `stronger`: a hypothesis that the evidence now speaks for more than for the accepted one. `gone`: the decision that
+    accepted what the latest ranking does not name any more.
+    """
+
+    ranking: Ranking
+    lead: HypothesisView
+    others: list[HypothesisView]
+    stronger: HypothesisView | None
+    gone: Decision | None
+    ruled_out: list[str]
+    gaps: list[paths.GapView]
+    lanes: list[paths.LaneView]
+    readings: int
 
 
 def verdict(incident: Incident) -> VerdictView | None:
-    """The latest ranking as the page shows it; None before anything was judged."""
+    """The latest ranking as the page shows it; None before anything was judged. Four queries at any size."""
     ranking = incident.rankings.first()
     if ranking is None:
         return None
-    hypotheses = ranking.body["hypotheses"]
-    said = _decided(incident)
-    open_ones = [i for i, one in enumerate(hypotheses) if _chosen(said, one) != NOT_THIS]
-    index = open_ones[0] if open_ones else 0
-    first = hypotheses[index]
-    refs = _readings(incident, ranking)
+    decisions = list(incident.decisions.filter(question=IS_THIS_IT).select_related("by"))  # the latest first
+    told = [_Told(index, one, _about(one, decisions)) for index, one in enumerate(ranking.body["hypotheses"])]
+    lead = _lead(told, decisions)
+    others = [one for one in told if one is not lead and _worth_showing(one)][:MOST_OTHERS]
+    refs = [ref for one in (lead, *others) for ref in one.refs]
+    links = {ref: row.pk for ref, row in ranking.rests_on([*refs, *paths.named(ranking)]).items()}
+    lanes = paths.lanes(ranking, links)
+    shown = _view(lead, links, _words(lead, told))
+    views = [_view(one, links, AS_OTHER.get(one.said["cause"], "")) for one in others]
     return VerdictView(
         ranking=ranking,
-        index=index,
-        cause=first["cause"],
-        says=first["says"],
-        level=_level(first),
-        probability=first["probability"],
-        percent=round(100 * first["probability"]),
-        chips=_chips(first["subject"]),
-        reasons=[_reason(one, _level(first), "◆", refs) for one in first["because"]]
-        + [_reason(one, "ok", "−", refs) for one in first["against"]],
-        ruled_out=[path["title"] for path in ranking.body["paths"].values() if path["state"] == "ruled out"],
-        others=[
-            OtherView(one["says"], one["probability"], _rejection(said, one))
-            for i, one in enumerate(hypotheses)
-            if i != index and one["probability"] >= SHOWN
-        ][:4],
-        would_change=first["would_change"],
-        consequences=[one["says"] for one in first["consequences"]],
-        facts=Reading.objects.filter(run__incident=incident, facts__isnull=False).count(),
-        accepted=said.get(_key(first)) if _chosen(said, first) == ACCEPT else None,
+        lead=shown,
+        others=views,
+        stronger=next((one for one in views if shown.accepted and one.probability > shown.probability), None),
+        gone=None if shown.accepted else _gone(told, decisions),
+        ruled_out=[path.title for lane in lanes for path in lane.paths if path.state == "ruled out"],
+        gaps=[] if shown.named else paths.gaps(lanes),
+        lanes=lanes,
+        readings=_rested_on(incident, ranking),
     )
 
 
-def _level(hypothesis: dict[str, Any]) -> str:
-    named = {"none": "ok", "unknown": "unk"}
-    return named.get(hypothesis["cause"], "bad" if hypothesis["probability"] >= 0.5 else "warn")
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A hypothesis as the ranking has it, with the latest decision about it."""
+
+    index: int
+    said: dict[str, Any]
+    decision: Decision | None
+
+    @property
+    def chosen(self) -> str:
+        return self.decision.chosen if self.decision is not None else ""
+
+    @property
+    def refs(self) -> list[str]:
+        return [reason["reading"] for reason in (*self.said["because"], *self.said["against"])]
 
 
-def _key(hypothesis: dict[str, Any]) -> str:
-    """What a decision is about, whatever else is known of it by now."""
-    subject = sorted((name, str(value)) for name, value in hypothesis["subject"].items() if name != "pid")
-    return f"{hypothesis['cause']} {subject}"
+def _about(hypothesis: Mapping[str, Any], decisions: Sequence[Decision]) -> Decision | None:
+    return next((decision for decision in decisions if same(decision.subject, hypothesis)), None)
 
 
-def _decided(incident: Incident) -> dict[str, Decision]:
-    """The latest decision about each hypothesis."""
-    asked = incident.decisions.filter(question=IS_THIS_IT).select_related("by").order_by("pk")
-    return {_key(decision.subject): decision for decision in asked}
+def _worth_showing(one: _Told) -> bool:
+    return bool(one.said["probability"] >= SHOWN or one.decision is not None)
 
 
-def _chosen(said: dict[str, Decision], hypothesis: dict[str, Any]) -> str:
-    decision = said.get(_key(hypothesis))
-    return decision.chosen if decision is not None else ""
+def _lead(told: Sequence[_Told], decisions: Sequence[Decision]) -> _Told:
+    """What was accepted last; else the most probable that nobody rejected. Where people rejected what the evidence
+    named and it names nothing else, that is not "nothing wrong": it is not known."""
+    accepted = [one for one in told if one.chosen == ACCEPT]
+    if accepted:
+        return min(accepted, key=lambda one: decisions.index(one.decision))
+    open_ones = [one for one in told if one.chosen != NOT_THIS and one.said["probability"] >= SHOWN]
+    if any(one.chosen == NOT_THIS for one in told):
+        open_ones = [one for one in open_ones if one.said["cause"] not in UNNAMED]
+    unknown = next((one for one in told if one.said["cause"] == "unknown"), told[0])
+    return next(iter(open_ones), unknown)
 
 
-def _rejection(said: dict[str, Decision], hypothesis: dict[str, Any]) -> str:
-    decision = said.get(_key(hypothesis))
-    return f"{decision.by}: “{decision.why}”" if decision is not None and decision.chosen == NOT_THIS else ""
+def _gone(told: Sequence[_Told], decisions: Sequence[Decision]) -> Decision | None:
+    accepted = (one for one in decisions if one.chosen == ACCEPT and _about(one.subject, decisions) is one)
+    return next((one for one in accepted if not any(same(one.subject, other.said) for other in told)), None)
 
 
-def _chips(subject: dict[str, Any]) -> list[str]:
-    order = ("node", "rank", "gpu", "bus_id", "hca", "port", "group", "mount", "device", "server")
+def _words(lead: _Told, told: Sequence[_Told]) -> str:
+    """The sentence of the panel. What is "something else" below a named cause says more when it leads."""
+    if lead.said["cause"] != "unknown":
+        return str(lead.said["says"])
+    return NOTHING_ELSE if any(one.chosen == NOT_THIS for one in told) else UNDECIDED
+
+
+def _view(one: _Told, links: Mapping[str, int], says: str = "") -> HypothesisView:
+    said = one.said
+    level = _level(said)
+    about = json.dumps([said["cause"], sorted((k, v) for k, v in said["subject"].items() if k != "pid")])
+    return HypothesisView(
+        index=one.index,
+        about=hashlib.sha256(about.encode()).hexdigest()[:12],
+        cause=said["cause"],
+        says=says or said["says"],
+        level=level,
+        probability=said["probability"],
+        chips=_chips(said["subject"]),
+        reasons=[_reason(reason, level, "", links) for reason in said["because"]]
+        + [_reason(reason, "ok", "−", links) for reason in said["against"]],
+        would_change=said["would_change"],
+        consequences=[under["says"] for under in said["consequences"]],
+        decision=one.decision,
+    )
+
+
+def _level(said: Mapping[str, Any]) -> str:
+    unnamed = {"none": "ok", "unknown": "unknown"}
+    return unnamed.get(said["cause"], "bad" if said["probability"] >= 0.5 else "warn")
+
+
+def _reason(reason: Mapping[str, str], level: str, mark: str, links: Mapping[str, int]) -> ReasonView:
+    node, _, probe = reason["reading"].rpartition("/")
+    label = "Against" if mark else probe.replace("_", " ").replace(".", " ")
+    return ReasonView(level, mark, label, reason["says"], node, links.get(reason["reading"]))
+
+
+def _chips(subject: Mapping[str, Any]) -> list[str]:
+    order = ("node", "rank", "gpu", "bus_id", "hca", "port", "switch", "group", "mount", "device", "server")
     words = {"gpu": "GPU", "bus_id": "bus", "hca": "HCA"}
     return [f"{words.get(key, key)} {subject[key]}" for key in order if key in subject]
 
 
-def _readings(incident: Incident, ranking: Ranking) -> dict[str, int]:
-    """Reading by "node/probe", of those that the ranking rests on."""
-    rested = Reading.objects.filter(run__incident=incident, pk__lte=ranking.readings).order_by("pk")
-    return {f"{node}/{probe}": pk for pk, node, probe in rested.values_list("pk", "node__name", "probe")}
-
-
-def _reason(reason: dict[str, str], level: str, mark: str, refs: dict[str, int]) -> ReasonView:
-    probe = reason["reading"].rpartition("/")[2]
-    return ReasonView(level, mark, probe, reason["says"], refs.get(reason["reading"]))
-
-
-def lanes(ranking: Ranking) -> list[LaneView]:
-    """The paths in their three lanes."""
-    found = []
-    for lane, title in LANES.items():
-        paths = [
-            PathView(key, path["title"], path["state"], LEVELS[path["state"]], _why(path), path["steps"])
-            for key, path in ranking.body["paths"].items()
-            if path["lane"] == lane
-        ]
-        counts = {state: sum(path.state == state for path in paths) for state in LEVELS}
-        state = next((state for state in ("implicated", "suspect") if counts[state]), "")
-        says = f"{counts[state]} {state}" if state else f"{counts['ruled out']} of {len(paths)} ruled out"
-        found.append(LaneView(title, says, LEVELS.get(state, ""), paths))
-    return found
-
-
-def _why(path: dict[str, Any]) -> str:
-    """What the path's state rests on: the first step that has it."""
-    return next((step["why"] for step in path["steps"] if step["state"] == path["state"]), "")
-
-
-def counted(lanes: list[LaneView]) -> str:
-    """`16 paths · 11 ruled out · 1 implicated`"""
-    states = [path.state for lane in lanes for path in lane.paths]
-    parts = [f"{states.count(state)} {state}" for state in ("ruled out", "suspect", "implicated", "not known")]
-    return " · ".join([f"{len(states)} paths", *(part for part in parts if not part.startswith("0 "))])
+def _rested_on(incident: Incident, ranking: Ranking) -> int:
+    """How many readings with facts the ranking rests on."""
+    known = Reading.objects.filter(run__incident=incident, pk__lte=ranking.readings, outcome="ok")
+    return known.order_by().values("node_id", "probe").distinct().count()

@@ -112,13 +112,16 @@ def _alert(said: dict[str, Any], kind: str) -> Sentence:
 
 def _verdict(said: dict[str, Any], kind: str) -> Sentence:
     mark, level = {"none": ("✓", "ok"), "unknown": ("○", "unk")}.get(said["cause"], ("◆", "bad"))
-    return mark, level, f"Verdict: {said['says']} ({said['probability']:.2f})"
+    begins = {"another": "Verdict changed", "surer": "Verdict surer", "less sure": "Verdict less sure"}
+    what = f"{begins.get(said.get('change', ''), 'Verdict')}: {said['says']}"
+    return mark, level, what if said["cause"] == "unknown" else f"{what} ({said['probability']:.2f})"
 
 
 def _decision(said: dict[str, Any], kind: str) -> Sentence:
-    why = f": “{said['why']}”" if said.get("why") else ""
-    what = "accepted the verdict" if said["chosen"] == "accept" else "said: not this"
-    return "▸", "", f"{what}, {said['says']}{why}"
+    why = f" Why: “{said['why']}”" if said.get("why") else ""
+    if said["chosen"] == "accept":
+        return "▸", "ok", f"accepted the verdict “{said['says']}”.{why}"
+    return "▸", "", f"says that it is not this: “{said['says']}”.{why}"
 
 
 def _nodes(number: int) -> str:

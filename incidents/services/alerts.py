@@ -22,6 +22,7 @@ from incidents.services.alert_nodes import nodes_of
 from incidents.services.fleet import Refused
 from incidents.services.response import open_incident
 from incidents.services.timeline import tell
+from probes import log_paths
 from probes.core import clean
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,8 @@ def _open(
     now = timezone.now()
     impact_at, odd = _impact(firing, now)
     worst = min(firing, key=lambda signal: signal.severity)
-    said = _said(delivery, firing, [], [*notes, *odd])
+    paths, refused = _log_paths(firing)
+    said = _said(delivery, firing, [], [*notes, *odd, *refused])
     incident = open_incident(
         delivery.source.fleet,
         job,
@@ -176,10 +178,25 @@ def _open(
         severity=worst.severity,
         title=worst.summary,
         impact_at=impact_at,
+        log_paths=paths,
         alert=said,
     )
     Alert.objects.bulk_create([_row(incident, delivery, signal, now) for signal in firing])
     return incident
+
+
+def _log_paths(firing: Sequence[Signal]) -> tuple[list[str], list[str]]:
+    """Patterns of log files that the alerts give, and notes on those that are not taken: an incident opens anyway."""
+    found: dict[str, None] = {}
+    odd: dict[str, None] = {}
+    for pattern in dict.fromkeys(pattern for signal in firing for pattern in signal.log_paths):
+        try:
+            found |= dict.fromkeys(log_paths.checked([pattern]))
+        except log_paths.LogPathError as error:
+            odd[str(error)] = None
+    if len(found) > log_paths.MOST:
+        odd[f"its alerts give {len(found)} log paths; the first {log_paths.MOST} were taken"] = None
+    return list(found)[: log_paths.MOST], list(odd)[:5]
 
 
 def _impact(firing: Sequence[Signal], now: datetime) -> tuple[datetime | None, list[str]]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from celery import current_app
 from django.db import transaction
 from django.db.models import F, Max, Q
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from incidents.models import Incident, Ranking, Reading
+from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
 from incidents.services.timeline import tell
 from probes.diagnosis import Seen, diagnose
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 TASK = "incidents.judge"
 LEASE = timedelta(seconds=30)  # how long one worker may take for one judgement
-MOVED = 0.1  # a change of the first hypothesis' share that is worth a line; judgement
+MOVED = 0.1  # a change of the verdict's share that is worth a line; judgement
 
 
 def ring_on_commit(incident_id: int) -> None:
@@ -41,20 +41,22 @@ def _ring(incident_id: int) -> None:
 def judge(incident_id: int) -> int:
     """Judge until nothing new is there; returns how often. Does nothing while another worker does."""
     count = 0
-    while _claim(incident_id):
+    while lease := _claim(incident_id):
         try:
             count += _judge(incident_id)
-        finally:
-            Incident.objects.filter(pk=incident_id).update(judging_until=None)
+        finally:  # not the lease of a worker that took over because this one was too slow
+            Incident.objects.filter(pk=incident_id, judging_until=lease).update(judging_until=None)
         if not _behind(incident_id):
             break
     return count
 
 
-def _claim(incident_id: int) -> bool:
+def _claim(incident_id: int) -> datetime | None:
+    """The end of this worker's lease, or None while another one judges."""
     now = timezone.now()
     free = Q(judging_until=None) | Q(judging_until__lt=now)
-    return bool(Incident.objects.filter(free, pk=incident_id).update(judging_until=now + LEASE))
+    taken = Incident.objects.filter(free, pk=incident_id).update(judging_until=now + LEASE)
+    return now + LEASE if taken else None
 
 
 def _newest(incident_id: int) -> int:
@@ -72,21 +74,16 @@ def _judge(incident_id: int) -> int:
     incident = Incident.objects.get(pk=incident_id)
     if newest <= incident.judged_reading:
         return 0
-    body = told(diagnose(evidence_of(incident)))
+    body = told(diagnose(evidence_of(incident, newest)))
     ranking = _record(incident, newest, body)
     if ranking is not None:
         look_closer(incident, ranking)
     return 1
 
 
-def evidence_of(incident: Incident) -> Iterator[Seen]:
-    """Of every node and probe of an incident the latest reading that answered, else the latest. One query.
-
-    A later look that failed takes nothing away from what an earlier one saw.
-    """
-    asked = Reading.objects.filter(run__incident=incident).values("node_id", "probe")
-    latest = asked.annotate(best=Coalesce(Max("id", filter=Q(outcome="ok")), Max("id"))).values("best")
-    rows = Reading.objects.filter(pk__in=latest).select_related("node").defer("out", "err").order_by("pk")
+def evidence_of(incident: Incident, until: int) -> Iterator[Seen]:
+    """The best readings of an incident up to the reading `until`, which a ranking names as its last. One query."""
+    rows = Reading.objects.filter(run__incident=incident, pk__lte=until).best().select_related("node").order_by("pk")
     for row in rows.iterator(chunk_size=500):
         yield stored(row.node.name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
 
@@ -111,19 +108,29 @@ def _record(incident: Incident, newest: int, body: dict[str, object]) -> Ranking
         probability=first["probability"],
         body=body,
     )
-    if _worth_a_line(before, ranking):
-        tell(row, "verdict", ranking=ranking.pk, cause=ranking.cause, subject=ranking.subject,
-            probability=ranking.probability, says=first["says"])  # fmt: skip
-    else:
-        tell(row, "ranking", ranking=ranking.pk)
+    _tell(row, ranking, first["says"])
     return ranking
 
 
-def _worth_a_line(before: Ranking | None, now: Ranking) -> bool:
-    if before is None:
-        return now.cause not in ("unknown", "none")
-    changed = (before.cause, before.subject) != (now.cause, now.subject)
-    return changed or abs(before.probability - now.probability) >= MOVED
+def _tell(incident: Incident, ranking: Ranking, says: str) -> None:
+    """A line in the timeline when the verdict is another than the last one told, or much surer or less sure.
+
+    Against the last that was told, not the last: many small steps are a long way too.
+    """
+    event = incident.events.filter(kind="verdict").order_by("-seq").first()
+    last = event.payload if event is not None else None
+    now = {"cause": ranking.cause, "subject": ranking.subject}
+    if last is None:
+        change, worth = "first", ranking.cause not in UNNAMED
+    elif not same(last, now):
+        change, worth = "another", True
+    else:
+        moved = ranking.probability - last["probability"]
+        change, worth = "surer" if moved > 0 else "less sure", abs(moved) >= MOVED
+    if worth:
+        tell(incident, "verdict", ranking=ranking.pk, **now, probability=ranking.probability, says=says, change=change)
+    else:
+        tell(incident, "ranking", ranking=ranking.pk)
 
 
 def sweep_unjudged() -> int:

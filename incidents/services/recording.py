@@ -11,7 +11,7 @@ from datetime import datetime
 from django.db import DataError, transaction
 from django.utils import timezone
 
-from incidents.models import Node, NodeVisit, Reading, SuiteRun
+from incidents.models import Incident, Node, NodeVisit, Reading, SuiteRun
 from incidents.services.diagnosing import ring_on_commit
 from incidents.services.fleet import offer_key
 from incidents.services.runs import Claim, hold
@@ -28,6 +28,9 @@ def record(held: Claim, readings: Sequence[Read], ends: Sequence[NodeEnd]) -> No
     """Store a batch. Rows that are there already (a shard asked twice) stay as they were; nodes that were taken out of
     the fleet meanwhile are left out. Raises LeaseLost."""
     hold(held)
+    # The incident's row first, as everybody who asks nodes for it does; and so its readings get their numbers in the
+    # order of their commits, which who judges "up to number n" counts on.
+    list(Incident.objects.select_for_update(of=("self",)).filter(runs=held.run_id).values_list("pk"))
     now = timezone.now()
     ids = {node.name: node.pk for node in held.nodes}
     # Locked in the order of their keys: two runs over the same nodes must not wait for each other in a circle.

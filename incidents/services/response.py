@@ -16,6 +16,7 @@ from incidents.services.fleet import Refused
 from incidents.services.runs import start_suite
 from incidents.services.timeline import tell
 from probes import nodeset
+from probes.log_paths import LogPathError, checked
 from probes.transport.targets import Target
 
 CAPTURE = "capture"  # the suite that starts by itself
@@ -31,15 +32,33 @@ class NotInFleet(Refused):
 
 
 @transaction.atomic
-def declare(fleet: Fleet, what: str, by: User | None, severity: int = 2, title: str = "", add: bool = True) -> Incident:
+def declare(
+    fleet: Fleet,
+    what: str,
+    by: User | None,
+    severity: int = 2,
+    title: str = "",
+    log_paths: Sequence[str] = (),
+    add: bool = True,
+) -> Incident:
     """Open an incident for a job or for nodes, and start the capture suite with the commit of this transaction.
 
     `what` is the name of a job whose nodes are known, or a list of nodes as people have them; nodes that are not in
-    the fleet yet are added to it if the person said so (`add`), or NotInFleet is raised. Raises Refused when neither
-    fits, with what to type instead.
+    the fleet yet are added to it if the person said so (`add`), or NotInFleet is raised. `log_paths` are patterns of
+    log files on the nodes; without any, those that were given last for the job. Raises Refused when one of these does
+    not fit, with what to type instead.
     """
+    paths = checked_log_paths(log_paths)
     job, nodes = _scope(fleet, what.strip(), by, add)
-    return open_incident(fleet, job, nodes, by, severity, title, what=what.strip()[:300])
+    return open_incident(fleet, job, nodes, by, severity, title, log_paths=paths, what=what.strip()[:300])
+
+
+def checked_log_paths(patterns: Sequence[str]) -> tuple[str, ...]:
+    """The patterns as they may be sent to nodes. Raises Refused with the sentence of what is wrong."""
+    try:
+        return checked(patterns)
+    except LogPathError as error:
+        raise Refused(str(error), "log_paths") from error
 
 
 @transaction.atomic
@@ -51,12 +70,16 @@ def open_incident(
     severity: int = 2,
     title: str = "",
     impact_at: datetime | None = None,
+    log_paths: Sequence[str] = (),
     **said: Any,
 ) -> Incident:
     """Open an incident on these nodes: its phases, its first events, and the capture suite with the commit.
 
-    `by` is None when no person declared it; then nobody commands it yet. `said` joins the payload of `declared`.
+    `by` is None when no person declared it; then nobody commands it yet. `log_paths` are checked ones: the job keeps
+    them for the next time, and gives those of the last time where there are none. `said` joins the payload of
+    `declared`.
     """
+    paths = _remembered(job, log_paths)
     names = nodeset.fold(node.name for node in nodes)
     if job is not None and not job.nodes.exists():
         job.nodes.set(nodes)  # so that the job's name is enough the next time
@@ -67,6 +90,7 @@ def open_incident(
         job=job,
         t0=timezone.now(),
         impact_at=impact_at,
+        log_paths=paths,
         declared_by=by,
         commander=by,
     )
@@ -75,10 +99,18 @@ def open_incident(
     for due in clock.due_times(incident.t0, severity):
         started = incident.t0 if due.phase == incident.phase else None
         Phase.objects.create(incident=incident, name=due.phase, due_at=due.at, started_at=started)
-    tell(incident, "declared", by, **said, severity=severity, job=str(job or ""), nodes=names)
+    given = {"log_paths": paths} if paths else {}
+    tell(incident, "declared", by, **said, **given, severity=severity, job=str(job or ""), nodes=names)
     run = start_suite(CAPTURE, nodes, by, incident=incident)
     tell(incident, "suite_started", None, run=run.pk, suite=CAPTURE, nodes=len(nodes))
     return incident
+
+
+def _remembered(job: Job | None, log_paths: Sequence[str]) -> list[str]:
+    if job is not None and log_paths and list(log_paths) != job.log_paths:
+        job.log_paths = list(log_paths)
+        job.save(update_fields=["log_paths"])
+    return list(log_paths) if log_paths or job is None else list(job.log_paths)
 
 
 def _scope(fleet: Fleet, what: str, by: User | None, add: bool) -> tuple[Job | None, Sequence[Node]]:

@@ -47,6 +47,7 @@ class Claim:
     token: int
     nodes: tuple[Node, ...]  # those still to be asked
     answered: Mapping[str, set[str]]  # probes by node that a worker before us stored: not asked again
+    log_paths: tuple[str, ...] = ()  # patterns of log files, of the incident that it is asked for
 
 
 def open_check(fleet: Fleet) -> SuiteRun | None:
@@ -105,14 +106,15 @@ def claim(shard_id: int) -> Claim | None:
     taken = Shard.objects.filter(free, pk=shard_id, finished_at=None, token__lt=MOST_CLAIMS)
     if not taken.update(token=F("token") + 1, lease_until=now + LEASE):
         return None
-    shard = Shard.objects.select_related("run__fleet").get(pk=shard_id)
+    shard = Shard.objects.select_related("run__fleet", "run__incident").get(pk=shard_id)
+    paths = tuple(shard.run.incident.log_paths) if shard.run.incident else ()
     asked = NodeVisit.objects.filter(run=shard.run_id).values("node_id")
     nodes = tuple(shard.nodes.exclude(pk__in=asked))
     answered: dict[str, set[str]] = {}
     stored = Reading.objects.filter(run=shard.run_id, node__in=nodes)
     for name, probe in stored.values_list("node__name", "probe"):
         answered.setdefault(name, set()).add(probe)
-    return Claim(shard.pk, shard.run_id, shard.run.fleet, shard.run.suite, shard.token, nodes, answered)
+    return Claim(shard.pk, shard.run_id, shard.run.fleet, shard.run.suite, shard.token, nodes, answered, paths)
 
 
 @transaction.atomic

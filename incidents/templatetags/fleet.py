@@ -1,5 +1,7 @@
 """Marks and colours of levels: never a colour alone."""
 
+from datetime import datetime
+
 from django import template
 
 from incidents import clock, policy
@@ -40,6 +42,12 @@ def glyph(level: str) -> str:
 def word(level: str) -> str:
     """The word of a matrix cell."""
     return WORDS.get(level, level)
+
+
+@register.filter
+def since(moment: datetime, t0: datetime) -> str:
+    """A moment of an incident, T+6:41."""
+    return clock.t_plus(t0, moment)
 
 
 @register.filter

@@ -12,10 +12,9 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from incidents import clock, policy
-from incidents.forms import DeclareForm
-from incidents.models import Incident, Job, User
-from incidents.queries import alerts, diagnosis, people
+from incidents import clock
+from incidents.models import Incident, User
+from incidents.queries import alerts, diagnosis, paths, people
 from incidents.queries import incident as queries
 from incidents.queries.board import needs, word_at_hand
 from incidents.queries.lines import lines
@@ -60,45 +59,6 @@ def _list(request: HttpRequest) -> dict[str, object]:
     }
 
 
-@never_cache
-def declare(request: HttpRequest) -> HttpResponse:
-    """One field: a job or nodes. Everything else has a default."""
-    fleets = people.fleets(request.user, policy.least_for("declare", "POST") or "")
-    form = DeclareForm(request.POST or None, fleets=fleets)
-    asks: dict[str, object] = {}
-    if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
-        may_add = policy.may(people.role_in(request.user, said["fleet"]), "add_nodes")
-        try:
-            incident = response.declare(
-                said["fleet"],
-                said["what"],
-                by(request),
-                int(said["severity"]),
-                said["title"],
-                add=may_add and (said["add"] or not said["fleet"].nodes.exists()),
-            )
-        except response.NotInFleet as unsure:
-            form.add_error("what", str(unsure))
-            asks = {"unsure": unsure.folded, "may_add": may_add}
-        except Refused as refused:
-            form.add_error("what", str(refused))
-        else:
-            _tell_others(request, incident)
-            return redirect("incident", incident.pk)
-    status = 422 if request.method == "POST" else 200
-    jobs = Job.objects.filter(fleet__in=fleets, nodes__isnull=False).select_related("fleet").distinct()[:50]
-    context = {"form": form, "jobs": jobs, "several": len(fleets) > 1, **asks}
-    return render(request, "incidents/declare.html", context, status=status)
-
-
-def _tell_others(request: HttpRequest, incident: Incident) -> None:
-    """Other open incidents on the same nodes: two teams may be at work on one trouble."""
-    for other, count in queries.overlapping(incident):
-        on = "its node" if count == 1 else f"{count} of its nodes"
-        messages.warning(request, f"INC-{other.pk} ({other.title}) is open too, on {on}.")
-
-
 def context_of(incident: Incident, user: User) -> dict[str, object]:
     found = queries.matrix(incident)
     now = timezone.now()
@@ -125,13 +85,8 @@ def _verdict(incident: Incident) -> dict[str, object]:
     verdict = diagnosis.verdict(incident)
     if verdict is None:
         return {}
-    lanes = diagnosis.lanes(verdict.ranking)
-    return {
-        "verdict": verdict,
-        "verdict_at": clock.t_plus(incident.t0, verdict.ranking.at),
-        "lanes": lanes,
-        "path_counts": diagnosis.counted(lanes),
-    }
+    age = clock.span(verdict.ranking.at, timezone.now())
+    return {"verdict": verdict, "verdict_age": age, "path_counts": paths.counted(verdict.lanes)}
 
 
 @never_cache

@@ -40,7 +40,7 @@ def files_given() -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
     Newest first. Without patterns all is empty.
     """
     patterns, why = _patterns()
-    asked = [{"pattern": pattern, "fits": None, "why": why} for pattern in patterns]
+    asked: list[dict[str, Any]] = [{"pattern": pattern, "fits": None, "why": why} for pattern in patterns]
     if why:
         return [], asked, 0
     found: dict[str, tuple[float, str, str]] = {}

@@ -50,6 +50,10 @@ class Training:
 
         until(all_stand, 60 + seconds, "the job to stand still")
 
+    def ended(self) -> None:
+        """Until torchrun has ended on every node."""
+        until(lambda: all(process.poll() is not None for process in self.processes), 120, "the job to end")
+
     def _last_call(self, rank: int) -> float | None:
         """When the rank entered its last collective, as its own worker server tells; None while it does not answer."""
         server = HTTPConnection("localhost", timeout=2)
@@ -76,7 +80,7 @@ class Training:
 def training(
     lab: Lab, nodes: list[Node], case: str, victim: int = 1, name: str = "llm-7b-run3", logs: bool = True
 ) -> Iterator[Training]:
-    """Runs training_job.py with one rank per node until the end of the block. Without `logs` its output goes nowhere."""
+    """Runs training_job.py with one rank per node until the end. Without `logs` its output goes nowhere."""
     folder = lab.folder / "job"
     folder.mkdir()
     job = Training(name, folder, nodes)
