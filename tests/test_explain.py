@@ -46,14 +46,7 @@ TRUTHS: dict[str, tuple[str, int | None]] = {
     "async_ok": ("none", None),
 }
 # What the rules do not get right yet, and why. A rule that does makes the test fail here: then the line goes.
-NOT_YET = {
-    "dtype": "gloo's abort alone does not tell the sender from the receiver; the sizes would (1368 is twice 684)",
-    "async_ok": "an abort while a process exits, after its work was done, counts as the cause",
-}
-CASES = [
-    pytest.param(case, marks=pytest.mark.xfail(reason=NOT_YET[case], strict=True)) if case in NOT_YET else case
-    for case in TRUTHS
-]
+CASES = list(TRUTHS)
 # Those whose evidence is stacks, dumps and /proc alone.
 WITHOUT_LOGS = ("skip", "order", "skip_same", "sigstop", "loader_slow", "loader_gil", "loader_gil0", "async_barrier")
 
@@ -112,7 +105,7 @@ def test_the_verdict_on_a_recorded_hang_is_what_was_done_to_the_job(case: str) -
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__.strip("_"))
-@pytest.mark.parametrize("case", [case for case in TRUTHS if case not in NOT_YET])
+@pytest.mark.parametrize("case", CASES)
 def test_names_and_folders_do_not_change_the_verdict(
     case: str, layout: Callable[[Path, Path], None], tmp_path: Path
 ) -> None:

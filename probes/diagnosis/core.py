@@ -78,7 +78,7 @@ class Evidence:
         self.by_probe: dict[str, list[Seen]] = {}
         for one in self.readings:
             self.by_probe.setdefault(one.probe, []).append(one)
-        self.nodes = tuple(dict.fromkeys(one.node for one in self.readings))
+        self.nodes = tuple(dict.fromkeys(one.node for one in self.readings if one.node))
 
     def of(self, probe: str) -> Iterator[Seen]:
         """The readings of a probe that have facts."""

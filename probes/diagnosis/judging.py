@@ -55,7 +55,9 @@ def diagnose(readings: Iterable[Seen]) -> Diagnosis:
         except Exception as error:
             log.exception("rule %s stopped on this evidence", name)
             failed[name] = f"{type(error).__name__}: {error}"[:300]
-    quiet = ("training_advances",) if _advances(evidence, failed) else ()
+    quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) else ()
+    if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
+        quiet += ("ended_after_work",)
     ranked = rank(found, quiet)
     return Diagnosis(ranked, path_states(evidence, ranked), failed)
 

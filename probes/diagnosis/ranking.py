@@ -78,7 +78,7 @@ def rank(hypotheses: Sequence[Hypothesis], quiet: Sequence[str] = ()) -> tuple[R
             roots.append((one, [other for other in found if _explained(other, one)]))
     weighed = [(_weight(one, under), one, tuple(under)) for one, under in roots]
     weighed += [
-        (_base("none") * strength(quiet), _nothing(bool(quiet)), ()),
+        (_base("none") * strength(quiet), _nothing(quiet), ()),
         (_base("unknown"), _else(bool(roots)), ()),
     ]
     total = sum(weight for weight, _, _ in weighed)
@@ -129,8 +129,12 @@ def _once(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
     return tuple(dict.fromkeys(reasons))
 
 
-def _nothing(moving: bool) -> Hypothesis:
-    says = "Training goes on, and no probe found anything wrong" if moving else "No probe found anything wrong"
+def _nothing(quiet: Sequence[str]) -> Hypothesis:
+    says = "No probe found anything wrong"
+    if "training_advances" in quiet:
+        says = "Training goes on, and no probe found anything wrong"
+    elif "ended_after_work" in quiet:
+        says = "The job had ended its work: only the end of a process was not clean"
     return Hypothesis("none", {}, says, (), ())
 
 

@@ -5,10 +5,12 @@ Who is wrong is decided by the majority. Two ranks that disagree are a draw: bot
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from probes.catalog._flight_recorder_facts import Signature
+from probes.catalog._log_events import LogEvent
 from probes.diagnosis.collectives import Stall
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
@@ -82,7 +84,7 @@ def _said(evidence: Evidence) -> Iterator[Hypothesis]:
     events = list(evidence.job.said("collective_mismatch"))
     for event, log, seen in events:
         if event.name.startswith("gloo") and event.rank is not None:
-            yield from _too_much(evidence, event.rank, quoted(event, log, seen))
+            yield from _too_much(evidence, event, quoted(event, log, seen))
     named = Counter(rank for event, _, _ in events for rank in dict.fromkeys(event.about))
     if not named:
         return
@@ -104,25 +106,43 @@ def _said(evidence: Evidence) -> Iterator[Hypothesis]:
     )
 
 
-def _too_much(evidence: Evidence, rank: int, reason: Reason) -> Iterator[Hypothesis]:
+def _too_much(evidence: Evidence, event: LogEvent, reason: Reason) -> Iterator[Hypothesis]:
     """Gloo aborts the rank that receives more than it expects. In its ring a rank receives from the next one, so either
-    this one passed too little or the next one too much: nothing on this side tells which.
+    this one passed too little or the next one too much: nothing on this side proves which. Where the two numbers are
+    those of float32 and float64 for one count, the rank with float64 is nearly always the one that slipped.
 
-    Source: gloo/allreduce.cc, ring algorithm, "recvRank"."""
+    Source: gloo/allreduce.cc, ring algorithm ("recvRank", "segmentBytes")."""
+    rank = event.rank or 0
     world = evidence.job.world_size or len(evidence.job.ranks)
     sender = (rank + 1) % world if world > 1 else rank
+    expected, received = event.more.get("expected"), event.more.get("received")
+    doubled = isinstance(expected, int) and isinstance(received, int) and _wider(expected, received, world)
     for one, word in ((rank, "less"), (sender, "more")):
         view = evidence.job.view(one)
+        signals = ("draw",) if one == sender else ("draw", "aborted_on_receipt")
+        if doubled and one == sender:
+            signals, word = ("draw", "float64_among_float32"), "a wider type"
         yield Hypothesis(
             SHAPE,
             view.subject,
             f"{view.headline} passed {word} than its peers, or rank {sender if one == rank else rank} did the reverse",
             (reason,),
-            ("draw",) if one == sender else ("draw", "aborted_on_receipt"),
+            signals,
             would_change=("the sizes and types that each rank passes at this place",),
             ranks=frozenset(evidence.job.ranks),
             nodes=frozenset({view.node}),
         )
+
+
+def _wider(expected: int, received: int, world: int) -> bool:
+    """Whether these are the segments of one count of elements, of 4 bytes here and of 8 bytes there."""
+    parts = 2 * max(world, 1)
+
+    def segment(count: int, size: int) -> int:
+        return math.ceil(math.ceil(count * size / parts) / size) * size
+
+    counts = range(max(1, (expected - 4) * parts // 4), expected * parts // 4 + 1)
+    return len(counts) < 10_000 and any(segment(n, 4) == expected and segment(n, 8) == received for n in counts)
 
 
 def _most(named: Counter[int]) -> int | None:

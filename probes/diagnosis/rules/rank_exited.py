@@ -32,6 +32,14 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _gone(evidence)
 
 
+def aborted_at_exit(evidence: Evidence) -> set[int]:
+    """Ranks whose process was aborted by C++ without an exception and without a Python frame: while it was ending."""
+    said = list(evidence.job.said("fatal_signal"))
+    terminated = {event.rank for event, _, _ in said if "without an active exception" in event.text}
+    raised = {event.rank for event, _, _ in evidence.job.said("traceback") if not event.secondary}
+    return {rank for rank in terminated - raised if rank is not None}
+
+
 def own_exceptions(evidence: Evidence) -> list[Said]:
     """Tracebacks that are not about another rank's end, the earliest first; those without a time last."""
     found = [one for one in evidence.job.said("traceback") if not _of_others(one[0])]
@@ -55,6 +63,11 @@ def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
             continue
         if event.code == -6 and any(one.rank == rank for one, _, _ in evidence.job.said("collective_mismatch")):
             continue  # gloo aborts the rank that receives more than it expects: told by another rule
+        if rank in aborted_at_exit(evidence):
+            reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or _signal(event.code)}")
+            says = "aborted while it was ending, after its program was done"
+            yield _exited(evidence, rank, says, (reason,), ("abort_at_exit",))
+            continue
         name = event.name or _signal(event.code)
         says = f"rank {rank} ended by {name}"
         signals = ("exit_by_signal", *(("named_by_torchrun",) if _first(event) else ()))
@@ -90,8 +103,8 @@ def _gone(evidence: Evidence) -> Iterator[Hypothesis]:
         says = Reason(finding.says, seen.ref)
         yield Hypothesis(
             EXITED,
-            {"node": seen.node},
-            f"On {seen.node} {finding.says}",
+            {"node": seen.node} if seen.node else {},
+            f"On {seen.node or 'a node'} {finding.says}",
             (says,),
             ("rank_gone",),
             nodes=frozenset({seen.node}),
