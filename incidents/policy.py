@@ -24,6 +24,7 @@ POLICY: dict[str, tuple[str | None, str | None]] = {
     "evidence_output": ("viewer", None),
     "timeline": ("viewer", None),
     "advance": ("responder", "responder"),
+    "set_scope": ("responder", "responder"),
     "take_command": ("responder", "responder"),
     "fleets": (MEMBER, None),
     "add_note": ("responder", "responder"),

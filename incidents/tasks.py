@@ -6,7 +6,7 @@ from celery import shared_task
 from django.db import close_old_connections
 
 from incidents import asking
-from incidents.services import diagnosing, runs
+from incidents.services import diagnosing, runs, scoping
 
 log = logging.getLogger(__name__)
 
@@ -29,3 +29,10 @@ def judge(incident_id: int) -> None:
     """Judge what is new in an incident. Safe to be delivered twice: only who gets the lease judges."""
     close_old_connections()
     diagnosing.judge(incident_id)
+
+
+@shared_task(name=runs.SETTLE)
+def settle(incident_id: int) -> None:
+    """A look at the fleet for a job has ended. Safe to be delivered twice."""
+    close_old_connections()
+    scoping.settle_scan(incident_id)

@@ -17,6 +17,7 @@ urlpatterns = [
     path("incidents/<int:incident>/advance", incidents.advance, name="advance"),
     path("incidents/<int:incident>/command", incidents.take_command, name="take_command"),
     path("incidents/<int:incident>/verdict", verdicts.decide_verdict, name="decide_verdict"),
+    path("incidents/<int:incident>/nodes", declaring.set_scope, name="set_scope"),
     path("incidents/<int:incident>/note", notes.add_note, name="add_note"),
     path("incidents/<int:incident>/evidence/<int:reading>", evidence.evidence, name="evidence"),
     path("incidents/<int:incident>/evidence/<int:reading>/output", evidence.output, name="evidence_output"),

@@ -52,6 +52,7 @@ SUITES = {
         Suite("capture", "what may vanish, from every node", (
             "rank.map", "rank.process", "rank.flight_recorder", "rank.stack", "rank.log", "rank.env", "nccl.ras",
             "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
+        Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", ("host.clock", "host.kernel_log", "host.load", "host.storage"), 10.0),
         Suite("gpu", "the GPUs and what the kernel says of them", ("host.kernel_log", "gpu.state"), 12.0),

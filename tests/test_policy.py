@@ -217,22 +217,22 @@ def test_a_responder_declares_on_nodes_of_the_fleet_and_adds_none(client: Client
     assert "ask a commander to add nodes" in page
     assert [node.name for node in main().nodes.all()] == ["gpu-001"]
     assert client.post(reverse("declare"), {"what": "gpu-001", "severity": "2"}).status_code == 302
-    forced = client.post(reverse("declare"), {"what": "gpu-002", "severity": "2", "add": "yes"})
+    forced = client.post(reverse("declare"), {"what": "gpu-001,gpu-002", "severity": "2", "add": "yes"})
     assert (forced.status_code, main().nodes.count()) == (422, 1)
 
 
 def test_a_slip_is_asked_about_before_it_becomes_a_node(client: Client) -> None:
     add_nodes(main(), "gpu-001", Login(), None)
     client.force_login(person("cam", "commander"))
-    said = {"what": "llm-70b-run7", "severity": "2"}
+    said = {"what": "gpu-001,gpu-0o2", "severity": "2"}
     asked = client.post(reverse("declare"), said)
     assert asked.status_code == 422
     assert "Add and declare" in asked.content.decode()
     assert (Incident.objects.count(), main().nodes.count()) == (0, 1)
     assert client.post(reverse("declare"), {**said, "add": "yes"}).status_code == 302
-    assert [node.name for node in Incident.objects.get().nodes.all()] == ["llm-70b-run7"]
+    assert [node.name for node in Incident.objects.get().nodes.all()] == ["gpu-001", "gpu-0o2"]
     again = client.post(reverse("declare"), said, follow=True).content.decode()
-    assert "is open too, on its node." in again
+    assert "is open too, on 2 of its nodes." in again
 
 
 def test_a_form_that_was_open_while_fleets_changed_acts_in_no_other_fleet(client: Client) -> None:

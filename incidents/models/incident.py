@@ -38,6 +38,7 @@ class Incident(models.Model):
     severity = models.PositiveSmallIntegerField(default=2, help_text="SEV1, the worst, to SEV4")
     job = models.ForeignKey(Job, on_delete=models.PROTECT, null=True, related_name="incidents")
     nodes = models.ManyToManyField(Node, related_name="incidents")
+    looking_for = models.CharField(max_length=200, blank=True, help_text="name of a job whose nodes nobody recorded")
     t0 = models.DateTimeField()
     impact_at = models.DateTimeField(null=True, help_text="since when training does not advance, as the alert says")
     log_paths = models.JSONField(default=list, help_text="patterns of log files that its nodes are asked for")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Count, Max
 from django.utils import timezone
@@ -168,6 +169,12 @@ def standouts(found: Matrix) -> list[Standout]:
         )
         for (level, _), cells in ranked
     ]
+
+
+def scope_wanted(incident: Incident) -> dict[str, Any] | None:
+    """What the look at the fleet saw when it did not find the job; None before it has ended."""
+    event = incident.events.filter(kind="scope_wanted").last()
+    return dict(event.payload) if event is not None else None
 
 
 def reading(incident: Incident, pk: int) -> Reading | None:

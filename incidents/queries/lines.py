@@ -73,6 +73,20 @@ def _declared(said: dict[str, Any], kind: str) -> Sentence:
     return "◆", "bad", f"{by} SEV{said.get('severity', '?')}: {scope}"
 
 
+def _scoped(said: dict[str, Any], kind: str) -> Sentence:
+    job = f"job {said['job']} " if said.get("job") else ""
+    how = {
+        "named": f"found {job}on {said['nodes']}",
+        "only": f"only one job runs here, {said.get('called')}: taken for {job or 'it '}on {said['nodes']}",
+    }
+    return "▸", "", how.get(said.get("how", ""), f"gave its nodes: {said['nodes']}")
+
+
+def _scope_wanted(said: dict[str, Any], kind: str) -> Sentence:
+    seen = f"{len(said['jobs'])} other jobs" if len(said["jobs"]) > 1 else "no job"
+    return "▲", "warn", f"no rank of job {said['job']} on {said['answered']} of {_nodes(said['nodes'])}, {seen} seen"
+
+
 def _suite_started(said: dict[str, Any], kind: str) -> Sentence:
     return "▸", "", f"{said['suite']} suite started on {_nodes(said['nodes'])}"
 
@@ -130,6 +144,8 @@ def _nodes(number: int) -> str:
 
 KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "declared": _declared,
+    "scoped": _scoped,
+    "scope_wanted": _scope_wanted,
     "suite_started": _suite_started,
     "suite_ended": _suite_ended,
     "phase": _phase,

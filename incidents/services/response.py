@@ -13,7 +13,7 @@ from django.utils import timezone
 from incidents import clock
 from incidents.models import Fleet, Incident, Job, Node, Phase, User
 from incidents.services.fleet import Refused
-from incidents.services.runs import start_suite
+from incidents.services.runs import SCAN, start_suite
 from incidents.services.timeline import tell
 from probes import nodeset
 from probes.log_paths import LogPathError, checked
@@ -43,14 +43,30 @@ def declare(
 ) -> Incident:
     """Open an incident for a job or for nodes, and start the capture suite with the commit of this transaction.
 
-    `what` is the name of a job whose nodes are known, or a list of nodes as people have them; nodes that are not in
-    the fleet yet are added to it if the person said so (`add`), or NotInFleet is raised. `log_paths` are patterns of
+    `what` is the name of a job, or a list of nodes as people have them. The nodes of a job that nobody recorded are
+    looked for on the whole fleet first. Nodes that are not in the fleet yet are added to it if the person said so
+    (`add`), or NotInFleet is raised. `log_paths` are patterns of
     log files on the nodes; without any, those that were given last for the job. Raises Refused when one of these does
     not fit, with what to type instead.
     """
     paths = checked_log_paths(log_paths)
-    job, nodes = _scope(fleet, what.strip(), by, add)
-    return open_incident(fleet, job, nodes, by, severity, title, log_paths=paths, what=what.strip()[:300])
+    said = what.strip()
+    job = fleet.jobs.filter(name=said).first()
+    nodes = list(job.nodes.all()) if job is not None else []
+    looking_for = said if job is not None and not nodes else ""
+    if job is None and not add and _may_be_a_job(fleet, said):
+        looking_for = said
+    elif job is None:
+        nodes = nodes_said(fleet, said, by, add)
+    return open_incident(
+        fleet, job, nodes, by, severity, title, log_paths=paths, looking_for=looking_for, what=said[:300]
+    )
+
+
+def _may_be_a_job(fleet: Fleet, what: str) -> bool:
+    """One plain word that is no node, in a fleet that has nodes to look on."""
+    word = len(what) <= 200 and nodeset.is_name(what) and not fleet.nodes.filter(name=what).exists()
+    return word and fleet.nodes.exists()
 
 
 def checked_log_paths(patterns: Sequence[str]) -> tuple[str, ...]:
@@ -71,9 +87,11 @@ def open_incident(
     title: str = "",
     impact_at: datetime | None = None,
     log_paths: Sequence[str] = (),
+    looking_for: str = "",
     **said: Any,
 ) -> Incident:
-    """Open an incident on these nodes: its phases, its first events, and the capture suite with the commit.
+    """Open an incident on these nodes: its phases, its first events, and the capture suite with the commit. Without
+    nodes the fleet is looked through for the job `looking_for`.
 
     `by` is None when no person declared it; then nobody commands it yet. `log_paths` are checked ones: the job keeps
     them for the next time, and gives those of the last time where there are none. `said` joins the payload of
@@ -81,11 +99,12 @@ def open_incident(
     """
     paths = _remembered(job, log_paths)
     names = nodeset.fold(node.name for node in nodes)
-    if job is not None and not job.nodes.exists():
+    if job is not None and nodes and not job.nodes.exists():
         job.nodes.set(nodes)  # so that the job's name is enough the next time
     incident = Incident.objects.create(
         fleet=fleet,
-        title=(title.strip() or (f"{job} does not advance" if job else names))[:300],
+        title=(title.strip() or (f"{job or looking_for} does not advance" if job or looking_for else names))[:300],
+        looking_for=looking_for,
         severity=severity,
         job=job,
         t0=timezone.now(),
@@ -100,9 +119,10 @@ def open_incident(
         started = incident.t0 if due.phase == incident.phase else None
         Phase.objects.create(incident=incident, name=due.phase, due_at=due.at, started_at=started)
     given = {"log_paths": paths} if paths else {}
-    tell(incident, "declared", by, **said, **given, severity=severity, job=str(job or ""), nodes=names)
-    run = start_suite(CAPTURE, nodes, by, incident=incident)
-    tell(incident, "suite_started", None, run=run.pk, suite=CAPTURE, nodes=len(nodes))
+    tell(incident, "declared", by, **said, **given, severity=severity, job=str(job or looking_for), nodes=names)
+    suite, asked = (CAPTURE, nodes) if nodes else (SCAN, list(fleet.nodes.select_related("fleet")))
+    run = start_suite(suite, asked, by, incident=incident)
+    tell(incident, "suite_started", None, run=run.pk, suite=suite, nodes=len(asked))
     return incident
 
 
@@ -113,13 +133,8 @@ def _remembered(job: Job | None, log_paths: Sequence[str]) -> list[str]:
     return list(log_paths) if log_paths or job is None else list(job.log_paths)
 
 
-def _scope(fleet: Fleet, what: str, by: User | None, add: bool) -> tuple[Job | None, Sequence[Node]]:
-    job = fleet.jobs.filter(name=what).first()
-    if job is not None:
-        nodes = list(job.nodes.all())
-        if not nodes:
-            raise Refused(f"Job {job} has no nodes on record. Type its nodes instead, such as gpu-[001-064].", "what")
-        return job, nodes
+def nodes_said(fleet: Fleet, what: str, by: User | None, add: bool) -> list[Node]:
+    """The nodes of a list as people have it. Raises Refused when it is none, NotInFleet for names nobody knows."""
     try:
         targets = nodeset.parse_hosts(what)
     except nodeset.NodesetError as error:
@@ -129,7 +144,7 @@ def _scope(fleet: Fleet, what: str, by: User | None, add: bool) -> tuple[Job | N
         known = set(fleet.nodes.filter(name__in=names).values_list("name", flat=True))
         if strange := [name for name in names if name not in known]:
             raise NotInFleet(fleet, strange)
-    return None, in_fleet(fleet, targets, by)
+    return in_fleet(fleet, targets, by)
 
 
 @transaction.atomic

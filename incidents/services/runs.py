@@ -29,6 +29,8 @@ RING_AGAIN = timedelta(seconds=6)  # after this a shard that nobody took is put 
 MOST_CLAIMS = 4  # a shard that kills its worker each time must not go round for ever
 TASK = "incidents.run_shard"
 CHECK = "check"  # the suite that checks the fleet
+SCAN = "scan"  # the suite that looks for a job on the whole fleet
+SETTLE = "incidents.settle"
 RING_AT_MOST = 64  # shards rung for by one sweep: without workers the queue must not grow for ever
 
 
@@ -82,13 +84,13 @@ def start_suite(
     return run
 
 
-def _ring(shard_ids: Sequence[int]) -> None:
+def _ring(ids: Sequence[int], task: str = TASK) -> None:
     """Tell the workers after commit. A broker that is away fails nothing: the sweeper rings again."""
 
     def send() -> None:
         try:
-            for shard_id in shard_ids:
-                current_app.send_task(TASK, [shard_id], retry=False)
+            for one in ids:
+                current_app.send_task(task, [one], retry=False)
         except Exception as error:  # whatever the broker's client raises: the rows are there, the sweeper finds them
             log.warning("the broker does not answer (%s): what waits is started by the sweeper", error)
 
@@ -153,6 +155,8 @@ def _close(shard_id: int, run_id: int) -> None:
         if ended and run.incident is not None:
             answered = run.visits.filter(reason="").count()
             tell(run.incident, "suite_ended", run=run.pk, suite=run.suite, answered=answered, nodes=run.node_count)
+            if run.suite == SCAN:
+                _ring([run.incident.pk], SETTLE)
 
 
 def sweep_shards() -> int:

@@ -13,9 +13,9 @@ from incidents.forms import DeclareForm
 from incidents.models import Incident, Job
 from incidents.queries import incident as queries
 from incidents.queries import people
-from incidents.services import response
+from incidents.services import response, scoping
 from incidents.services.fleet import Refused
-from incidents.views.acting import by, number
+from incidents.views.acting import by, found_or_404, number, post_only
 
 
 @never_cache
@@ -50,6 +50,21 @@ def declare(request: HttpRequest) -> HttpResponse:
     status = 422 if request.method == "POST" else 200
     context = {"form": form, "jobs": jobs[:50], "several": len(fleets) > 1, **asks}
     return render(request, "incidents/declare.html", context, status=status)
+
+
+@post_only
+def set_scope(request: HttpRequest, incident: int) -> HttpResponse:
+    """The nodes of an incident whose job was not found."""
+    may_add = policy.may(request.role, "add_nodes")  # type: ignore[attr-defined]  # set by PolicyMiddleware
+    add = may_add and request.POST.get("add") == "yes"
+    try:
+        scoping.set_scope(found_or_404(incident), request.POST.get("what", "").strip(), by(request), add)
+    except response.NotInFleet as unsure:
+        advice = "Correct it, or add them on the Fleet page first." if may_add else "A commander can add them."
+        messages.error(request, f"{unsure} {advice}")
+    except Refused as refused:
+        messages.error(request, str(refused))
+    return redirect("incident", incident)
 
 
 def _of_job(jobs: QuerySet[Job], pk: int) -> dict[str, str]:

@@ -25,7 +25,7 @@ from incidents.views.acting import by, found_or_404, number, post_only
 
 TILES = 3  # incidents in the line "needs a human"
 # The parts of the page that live.
-SLOTS = ("head", "phases", "verdict", "paths", "standouts", "matrix", "tally", "timeline", "thumb")
+SLOTS = ("head", "phases", "scope", "verdict", "paths", "standouts", "matrix", "tally", "timeline", "thumb")
 
 
 @never_cache
@@ -72,6 +72,7 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
         **_verdict(incident),
         "word": word_at_hand(incident),
+        "scope": queries.scope_wanted(incident) if not found.nodes else None,
         "matrix": found,
         "standouts": queries.standouts(found),
         "lines": lines(incident),
