@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.people import manage
 from tests.support.server import BASE, Golden15
 from tests.support.sshd_nodes import Lab
 from tests.support.training import PYTHON, training
@@ -38,12 +39,14 @@ CAUSES = {
 }
 
 
-def declare(golden15: Golden15, what: str = "gpu-[001-003]", log_paths: tuple[str, ...] = ()) -> float:
+def declare(
+    golden15: Golden15, what: str = "gpu-[001-003]", log_paths: tuple[str, ...] = (), add: bool = True
+) -> float:
     """Declares by the services that the page calls, in a process of its own; returns the moment."""
     code = f"""
 from incidents.models import Fleet, User
 from incidents.services import response
-print(response.declare(Fleet.objects.get(), {what!r}, None, log_paths={log_paths!r}).pk)
+print(response.declare(Fleet.objects.get(), {what!r}, None, log_paths={log_paths!r}, add={add}).pk)
 """
     command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", code]
     began = time.monotonic()
@@ -111,3 +114,16 @@ def test_a_job_without_a_fault_gives_none(lab: Lab, golden15: Golden15) -> None:
         job.ready()
         declare(golden15)
         named(golden15, "none", None, WITHIN_S * GUARD)
+
+
+def test_the_name_of_the_job_is_enough_where_nobody_recorded_its_nodes(lab: Lab, golden15: Golden15) -> None:
+    nodes = three(lab)
+    lab.start("gpu-004")
+    manage(golden15, "fleet", "add", "gpu-[001-004]")
+    with training(lab, nodes, "sigstop", name="llm-7b-run3") as job:
+        job.stands(STOOD_S)
+        declare(golden15, "llm-7b-run3", add=False)
+        named(golden15, CAUSES["sigstop"], 1, WITHIN_S * GUARD)
+    with closing(sqlite3.connect(golden15.data / "golden15.sqlite3")) as database:
+        asked = database.execute("SELECT COUNT(*) FROM incidents_incident_nodes").fetchone()
+    assert asked == (3,), "the fourth node does not run the job"
