@@ -20,9 +20,10 @@ STOPPED = "Rank 1 on nowhere-2 is stopped"
 
 @pytest.fixture
 def page(page: Any) -> Any:
-    """An incident whose capture has ended without an answer."""
+    """An incident whose capture has ended without an answer, and was judged."""
     declared(page)
     expect(page.get_by_text("capture ended: 0 of 2 nodes answered")).to_be_visible(timeout=30_000)
+    expect(panel(page)).to_contain_text("The evidence does not decide")
     return page
 
 
@@ -31,7 +32,6 @@ def panel(page: Any) -> Any:
 
 
 def test_without_any_answer_the_page_says_what_is_missing_and_why(page: Any, check_accessibility: Any) -> None:
-    expect(panel(page)).to_contain_text("The evidence does not decide")
     expect(panel(page).get_by_text("unreachable").first).to_be_visible()
     expect(panel(page).get_by_role("button")).to_have_count(0)
     check_accessibility(page)
@@ -118,7 +118,6 @@ def test_what_somebody_types_and_where_they_are_survives_news(page: Any, server:
 
 def test_a_panel_waits_while_the_mouse_moves_and_takes_no_press_meant_for_another(page: Any, server: Golden15) -> None:
     words = page.locator("summary", has_text="The same in words")
-    words.scroll_into_view_if_needed()
     box = words.bounding_box()
     page.evaluate("""() => {
       window.jiggle = setInterval(() => document.querySelector('.matrix').dispatchEvent(
