@@ -54,8 +54,8 @@ def test_every_kind_that_is_told_has_a_sentence_or_is_hidden() -> None:
         ),
         (
             "verdict",
-            {"cause": "none", "says": "No probe found anything wrong", "probability": 0.9, "change": "another"},
-            "Verdict changed: No probe found anything wrong (0.90)",
+            {"cause": "none", "says": "No probe found anything wrong", "probability": 0.9999, "change": "another"},
+            "Verdict changed: No probe found anything wrong (over 0.99)",
         ),
         (
             "verdict",

@@ -21,6 +21,11 @@ UNDECIDED = "The evidence does not decide"
 AS_OTHER = {"none": "Nothing is wrong"}
 
 
+def share_said(probability: float) -> str:
+    """A share of a ranking for people: 0.93, or over 0.99."""
+    return f"{probability:.2f}" if probability <= SURE else f"over {SURE}"
+
+
 @dataclass(frozen=True, slots=True)
 class ReasonView:
     """One line of evidence. `reading` is what it links to, None where that reading is gone."""
@@ -67,7 +72,7 @@ class HypothesisView:
 
     @property
     def share(self) -> str:
-        return f"{self.probability:.2f}" if self.probability <= SURE else f"over {SURE}"
+        return share_said(self.probability)
 
 
 @dataclass(frozen=True, slots=True)
