@@ -41,7 +41,7 @@ export function aimed(place) {
 for (const place of document.querySelectorAll("[data-steady]")) shown.set(place, { about: about(place), at: -Infinity });
 
 document.addEventListener("click", (event) => {
-  const place = event.target.closest?.("[data-steady]");
+  const place = event.target.closest?.("button")?.closest("[data-steady]");
   if (!place || event.detail === 0 || performance.now() - shown.get(place).at > AIM_MS) return; // detail 0: by a key
   event.preventDefault();
   event.stopPropagation();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -11,7 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from incidents import clock
-from incidents.models import Incident, Phase, User
+from incidents.models import Decision, Incident, Phase, Ranking, User
+from incidents.models.diagnosis import IS_THIS_IT
 from incidents.queries import board
 from incidents.queries import incident as queries
 from incidents.services.timeline import tell
@@ -90,6 +92,55 @@ def test_when_all_have_answered_the_word_for_it_is_at_hand(ada: User) -> None:
     assert board.word_at_hand(one) == "all 4 nodes answered"
     one.phase = "triage"
     assert board.word_at_hand(one) == ""
+
+
+def judged(incident: Incident, probability: float, cause: str = "ib.link_down") -> Ranking:
+    """A ranking whose first hypothesis has this share."""
+    first = {"cause": cause, "subject": {"node": "gpu-017", "hca": "mlx5_3", "port": 1}, "says": "Port 1 is down"}
+    more = {"cause": cause, "subject": first["subject"], "probability": probability, "body": {"hypotheses": [first]}}
+    return Ranking.objects.create(incident=incident, at=timezone.now(), readings=1, **more)
+
+
+def decided(ranking: Ranking, by: User, chosen: str, **subject: object) -> None:
+    about = {"cause": ranking.cause, "subject": {**ranking.subject, **subject}}
+    more = {"options": [], "at": timezone.now(), "phase": "triage", "question": IS_THIS_IT}
+    Decision.objects.create(incident=ranking.incident, by=by, chosen=chosen, subject=about, **more)
+
+
+def test_a_likely_verdict_waits_for_a_word_once_the_capture_is_over(ada: User) -> None:
+    one = opened(ada)
+    judged(one, 0.93)
+    assert needs() == []
+    Incident.objects.filter(pk=one.pk).update(phase="triage")
+    assert needs() == [("warn", "a verdict waits for a word: Port 1 is down (0.93)")]
+
+
+@pytest.mark.parametrize("chosen", ["accept", "not this"])
+def test_a_verdict_that_somebody_said_a_word_about_waits_no_more(ada: User, chosen: str) -> None:
+    ranking = judged(opened(ada, "triage"), 0.93)
+    decided(ranking, ada, chosen, port=2)
+    assert len(needs()) == 1, "that was about another port"
+    decided(ranking, ada, chosen)
+    assert needs() == []
+
+
+def test_what_is_unlikely_old_or_names_nothing_does_not_wait(ada: User) -> None:
+    one = opened(ada, "triage")
+    judged(one, 0.93)
+    judged(one, 0.79)
+    assert needs() == [], "the latest counts"
+    judged(one, 0.95, "none")
+    judged(opened(ada, "triage"), 0.95, "unknown")
+    assert needs() == []
+
+
+def test_verdicts_of_many_incidents_cost_no_more_queries(ada: User, django_assert_num_queries: Any) -> None:
+    for count in (1, 5):
+        for _ in range(count):
+            judged(opened(ada, "triage"), 0.93)
+        rows = [(one, None) for one in queries.open_incidents([main()])]
+        with django_assert_num_queries(3):
+            assert {need.says for need in board.needs(rows)} == {"a verdict waits for a word: Port 1 is down (0.93)"}
 
 
 def test_the_most_pressing_comes_first_and_an_incident_stands_there_once(ada: User) -> None:

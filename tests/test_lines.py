@@ -47,6 +47,31 @@ def test_every_kind_that_is_told_has_a_sentence_or_is_hidden() -> None:
         ("overdue", {"phase": "triage"}, "Triage is over its time"),
         ("command", {"before": "ada", "now": "sam"}, "took command, after ada"),
         ("alert", {"source": "prom-a", "says": "NCCLWatchdogTimeout"}, "prom-a: NCCLWatchdogTimeout"),
+        (
+            "verdict",
+            {"cause": "ib.link_down", "says": "Port 1 is down", "probability": 0.934, "change": "first"},
+            "Verdict: Port 1 is down (0.93)",
+        ),
+        (
+            "verdict",
+            {"cause": "none", "says": "No probe found anything wrong", "probability": 0.9999, "change": "another"},
+            "Verdict changed: No probe found anything wrong (over 0.99)",
+        ),
+        (
+            "verdict",
+            {"cause": "unknown", "says": "The evidence does not decide", "probability": 0.6, "change": "another"},
+            "Verdict changed: The evidence does not decide",
+        ),
+        (
+            "decision",
+            {"chosen": "accept", "says": "Port 1 is down", "why": ""},
+            "accepted the verdict “Port 1 is down”.",
+        ),
+        (
+            "decision",
+            {"chosen": "not this", "says": "Port 1 is down", "why": "it is unplugged on purpose"},
+            "says that it is not this: “Port 1 is down”. Why: “it is unplugged on purpose”",
+        ),
         ("from_the_future", {}, "from the future"),
     ],
 )

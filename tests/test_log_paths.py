@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 
 from probes import catalog, suites
 from probes.catalog._log_events import RankLog, RankLogs
-from probes.catalog._log_given import ATTACHMENT, GIVEN, MANY_FILES, base_of, fits, reader
+from probes.catalog._log_given import ATTACHMENT, GIVEN, MANY_FILES, _lister, base_of, fits, reader
 from probes.catalog._log_reduce import HEAD, TAIL
 from probes.catalog.rank_log import findings, parse
 from probes.core import Capture, Reading
@@ -23,6 +26,7 @@ from probes.log_paths import LONGEST, MOST, LogPathError, checked
 from probes.runner import isolate
 from probes.transport import local
 from tests.support.collectors import old_and_new_pythons
+from tests.test_rank_log import LEASE
 
 DIED = "[rank7]: RuntimeError: CUDA error: unknown error\n"
 
@@ -110,8 +114,6 @@ def test_only_a_suite_that_reads_logs_carries_them_and_no_program_holds_them() -
 
 
 def test_they_are_ascii_on_the_wire_so_that_any_locale_reads_them() -> None:
-    import zlib
-
     (one,) = suites.suite_or_probe("rank.log").plan(("/logs/ü.log",)).attachments
     assert zlib.decompress(one.packed) == b'["/logs/\\u00fc.log"]'
 
@@ -248,6 +250,36 @@ def test_what_took_a_files_place_after_it_was_listed_is_not_read(tmp_path: Path)
     assert read_later(tmp_path / "shadow.log", tmp_path)["why"] == f"it leads out of {tmp_path}"
     assert read_later(Path("/etc/passwd"), Path("/"))["outcome"] == "failed", "not even where / was the folder"
     assert read_later(tmp_path / "gone.log", tmp_path) == {}
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("pattern", ["*.log", "rank_7.log"])
+def test_a_folder_that_the_login_may_not_look_into_is_said(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "rank_7.log").write_text(DIED)
+    tmp_path.chmod(0o700)
+
+    def as_nobody() -> str:
+        os.setuid(65534)
+        return _lister(f"{tmp_path}/{pattern}")()
+
+    (result,) = isolate([("list", as_nobody)], 5)
+    told = {"fits": 0, "files": [], "why": "this login may not look into some of its folders"}
+    assert json.loads(result["text"]) == told
+
+
+def test_a_file_whose_opening_blocks_costs_its_own_row_only(tmp_path: Path) -> None:
+    """A lease (fcntl(2), F_SETLEASE) holds every open(2) up, as a file server does that does not answer."""
+    for name in ("rank_6.log", "rank_7.log"):
+        (tmp_path / name).write_text(DIED)
+    command = [sys.executable, "-c", LEASE, str(tmp_path / "rank_6.log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        try:
+            if not holder.stdout or holder.stdout.readline() != b"\n":
+                pytest.skip("cannot run here: this file system has no leases")
+            kept = {Path(file).name: log.kept for file, log in given(read_here(f"{tmp_path}/*.log")).items()}
+        finally:
+            holder.kill()
+    assert kept == {"rank_6.log": "unread", "rank_7.log": "read"}
 
 
 def test_of_a_huge_file_the_beginning_and_the_end_are_read(tmp_path: Path) -> None:

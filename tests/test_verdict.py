@@ -258,6 +258,10 @@ class TestDeciding:
         decide(incident, ada, "not this", "I stopped it myself to look at it")
         now = shown(incident)
         assert (first.cause, now.lead.cause) == ("fw.rank_stopped", "ib.link_down")
+        hypotheses = now.ranking.body["hypotheses"]
+        left = 1 - next(one["probability"] for one in hypotheses if one["cause"] == "fw.rank_stopped")
+        its = next(one["probability"] for one in hypotheses if one["cause"] == "ib.link_down")
+        assert now.lead.probability == pytest.approx(its / left, abs=0.01), "it has its share of what is left"
         (rejected,) = (one for one in now.others if one.rejected)
         assert (rejected.says, rejected.decision.why) == (first.says, "I stopped it myself to look at it")  # type: ignore[union-attr]
         assert lines(incident)[0].says == (

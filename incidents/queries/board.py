@@ -14,6 +14,7 @@ from django.utils.text import Truncator
 from incidents import clock
 from incidents.models import Decision, Event, Incident, Ranking
 from incidents.models.diagnosis import IS_THIS_IT, UNNAMED, same
+from incidents.queries.diagnosis import share_said
 from incidents.queries.incident import PhaseView
 
 SOON = timedelta(seconds=60)
@@ -91,7 +92,8 @@ def _verdicts_that_wait(incidents: list[Incident]) -> Iterator[Need]:
     for row in rows:
         about = [one["subject"] for one in said if one["incident"] == row["incident"]]
         if not any(same(one, row) for one in about):
-            says = f"a verdict waits for a word: {Truncator(row['says']).chars(LONGEST)} ({row['probability']:.2f})"
+            share = share_said(row["probability"])
+            says = f"a verdict waits for a word: {Truncator(row['says']).chars(LONGEST)} ({share})"
             yield Need(by_pk[row["incident"]], 2, "warn", says)
 
 

@@ -13,11 +13,17 @@ from incidents.models.diagnosis import ACCEPT, IS_THIS_IT, NOT_THIS, UNNAMED, sa
 from incidents.queries import paths
 
 SHOWN = 0.01  # hypotheses below this share are not shown
+LEAST = 0.0005  # nor what is as small as the rounding of a ranking
 SURE = 0.99  # above this the share is not told exactly: the ratios that it comes from are no better
 MOST_OTHERS = 4
 NOTHING_ELSE = "The evidence names no other cause"
 UNDECIDED = "The evidence does not decide"
 AS_OTHER = {"none": "Nothing is wrong"}
+
+
+def share_said(probability: float) -> str:
+    """A share of a ranking for people: 0.93, or over 0.99."""
+    return f"{probability:.2f}" if probability <= SURE else f"over {SURE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,10 @@ class ReasonView:
 
 @dataclass(frozen=True, slots=True)
 class HypothesisView:
-    """One hypothesis at place `index` of the ranking. `about` is the same for the same thing in every ranking."""
+    """One hypothesis at place `index` of the ranking. `about` is the same for the same thing in every ranking.
+
+    `probability` is its share of what nobody rejected; of one that was rejected, what the evidence alone says.
+    """
 
     index: int
     about: str
@@ -63,7 +72,7 @@ class HypothesisView:
 
     @property
     def share(self) -> str:
-        return f"{self.probability:.2f}" if self.probability <= SURE else f"over {SURE}"
+        return share_said(self.probability)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ class VerdictView:
     gone: Decision | None
     ruled_out: list[str]
     gaps: list[paths.GapView]
+    rejected: bool
     lanes: list[paths.LaneView]
     readings: int
 
@@ -91,12 +101,13 @@ def verdict(incident: Incident) -> VerdictView | None:
     if ranking is None:
         return None
     decisions = list(incident.decisions.filter(question=IS_THIS_IT).select_related("by"))  # the latest first
-    told = [_Told(index, one, _about(one, decisions)) for index, one in enumerate(ranking.body["hypotheses"])]
+    told = _told(ranking, decisions)
     lead = _lead(told, decisions)
     others = [one for one in told if one is not lead and _worth_showing(one)][:MOST_OTHERS]
     refs = [ref for one in (lead, *others) for ref in one.refs]
-    links = {ref: row.pk for ref, row in ranking.rests_on([*refs, *paths.named(ranking)]).items()}
-    lanes = paths.lanes(ranking, links)
+    readings = ranking.rests_on([*refs, *paths.named(ranking)])
+    links = {ref: row.pk for ref, row in readings.items()}
+    lanes = paths.lanes(ranking, readings)
     shown = _view(lead, links, _words(lead, told))
     views = [_view(one, links, AS_OTHER.get(one.said["cause"], "")) for one in others]
     return VerdictView(
@@ -106,6 +117,7 @@ def verdict(incident: Incident) -> VerdictView | None:
         stronger=next((one for one in views if shown.accepted and one.probability > shown.probability), None),
         gone=None if shown.accepted else _gone(told, decisions),
         ruled_out=[path.title for lane in lanes for path in lane.paths if path.state == "ruled out"],
+        rejected=any(one.chosen == NOT_THIS for one in told),
         gaps=[] if shown.named else paths.gaps(lanes),
         lanes=lanes,
         readings=_rested_on(incident, ranking),
@@ -114,11 +126,12 @@ def verdict(incident: Incident) -> VerdictView | None:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A hypothesis as the ranking has it, with the latest decision about it."""
+    """A hypothesis as the ranking has it, with the latest decision about it and its share of what is left."""
 
     index: int
     said: dict[str, Any]
     decision: Decision | None
+    share: float
 
     @property
     def chosen(self) -> str:
@@ -129,12 +142,28 @@ class _Told:
         return [reason["reading"] for reason in (*self.said["because"], *self.said["against"])]
 
 
+def _told(ranking: Ranking, decisions: Sequence[Decision]) -> list[_Told]:
+    """Rejecting one leaves its share to the others, each as much as it has."""
+    about = [(one, _about(one, decisions)) for one in ranking.body["hypotheses"]]
+    rejected = [decision is not None and decision.chosen == NOT_THIS for _, decision in about]
+    left = sum(one["probability"] for (one, _), out in zip(about, rejected, strict=True) if not out) or 1.0
+    whole = 1.0 if not any(rejected) else left
+    return [
+        _Told(index, one, decision, one["probability"] / (1.0 if out else whole))
+        for index, ((one, decision), out) in enumerate(zip(about, rejected, strict=True))
+    ]
+
+
 def _about(hypothesis: Mapping[str, Any], decisions: Sequence[Decision]) -> Decision | None:
     return next((decision for decision in decisions if same(decision.subject, hypothesis)), None)
 
 
 def _worth_showing(one: _Told) -> bool:
-    return bool(one.said["probability"] >= SHOWN or one.decision is not None)
+    return one.decision is not None or _likely(one)
+
+
+def _likely(one: _Told) -> bool:
+    return bool(one.share >= SHOWN and one.said["probability"] >= LEAST)
 
 
 def _lead(told: Sequence[_Told], decisions: Sequence[Decision]) -> _Told:
@@ -143,7 +172,7 @@ def _lead(told: Sequence[_Told], decisions: Sequence[Decision]) -> _Told:
     accepted = [one for one in told if one.chosen == ACCEPT]
     if accepted:
         return min(accepted, key=lambda one: decisions.index(one.decision))
-    open_ones = [one for one in told if one.chosen != NOT_THIS and one.said["probability"] >= SHOWN]
+    open_ones = [one for one in told if one.chosen != NOT_THIS and _likely(one)]
     if any(one.chosen == NOT_THIS for one in told):
         open_ones = [one for one in open_ones if one.said["cause"] not in UNNAMED]
     unknown = next((one for one in told if one.said["cause"] == "unknown"), told[0])
@@ -164,7 +193,7 @@ def _words(lead: _Told, told: Sequence[_Told]) -> str:
 
 def _view(one: _Told, links: Mapping[str, int], says: str = "") -> HypothesisView:
     said = one.said
-    level = _level(said)
+    level = _level(said["cause"], one.share)
     about = json.dumps([said["cause"], sorted((k, v) for k, v in said["subject"].items() if k != "pid")])
     return HypothesisView(
         index=one.index,
@@ -172,7 +201,7 @@ def _view(one: _Told, links: Mapping[str, int], says: str = "") -> HypothesisVie
         cause=said["cause"],
         says=says or said["says"],
         level=level,
-        probability=said["probability"],
+        probability=one.share,
         chips=_chips(said["subject"]),
         reasons=[_reason(reason, level, "", links) for reason in said["because"]]
         + [_reason(reason, "ok", "−", links) for reason in said["against"]],
@@ -182,9 +211,9 @@ def _view(one: _Told, links: Mapping[str, int], says: str = "") -> HypothesisVie
     )
 
 
-def _level(said: Mapping[str, Any]) -> str:
+def _level(cause: str, share: float) -> str:
     unnamed = {"none": "ok", "unknown": "unknown"}
-    return unnamed.get(said["cause"], "bad" if said["probability"] >= 0.5 else "warn")
+    return unnamed.get(cause, "bad" if share >= 0.5 else "warn")
 
 
 def _reason(reason: Mapping[str, str], level: str, mark: str, links: Mapping[str, int]) -> ReasonView:

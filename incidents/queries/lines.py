@@ -10,6 +10,7 @@ from typing import Any
 
 from incidents import clock
 from incidents.models import Event, Incident
+from incidents.queries.diagnosis import share_said
 from incidents.queries.timeline import HIDDEN
 from probes.core import clean
 
@@ -128,7 +129,7 @@ def _verdict(said: dict[str, Any], kind: str) -> Sentence:
     mark, level = {"none": ("✓", "ok"), "unknown": ("○", "unk")}.get(said["cause"], ("◆", "bad"))
     begins = {"another": "Verdict changed", "surer": "Verdict surer", "less sure": "Verdict less sure"}
     what = f"{begins.get(said.get('change', ''), 'Verdict')}: {said['says']}"
-    return mark, level, what if said["cause"] == "unknown" else f"{what} ({said['probability']:.2f})"
+    return mark, level, what if said["cause"] == "unknown" else f"{what} ({share_said(said['probability'])})"
 
 
 def _decision(said: dict[str, Any], kind: str) -> Sentence:

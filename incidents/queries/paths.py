@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from incidents.models import Ranking
+from incidents.models import Ranking, Reading
 
 LANES = {"hardware": "Hardware & host", "communication": "Communication", "framework": "Framework"}
 LEVELS = {"implicated": "bad", "suspect": "warn", "ruled out": "ok", "not known": "unknown"}
@@ -22,12 +22,13 @@ class StepView:
     state: str
     level: str
     why: str
+    short: str  # why it is not known, in a word or two
     reading: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class PathView:
-    """`short` says beside the title why it is not known."""
+    """`short` says beside the title why it is not known, else ""."""
 
     id: str
     title: str
@@ -54,9 +55,9 @@ class GapView:
     reading: int | None
 
 
-def lanes(ranking: Ranking, links: Mapping[str, int]) -> list[LaneView]:
-    """The paths in their three lanes. `links` has the reading of each name that a step may give."""
-    return [_lane(title, [_path(*item, links) for item in _of(ranking, lane)]) for lane, title in LANES.items()]
+def lanes(ranking: Ranking, readings: Mapping[str, Reading]) -> list[LaneView]:
+    """The paths in their three lanes. `readings` has that of each name that a step may give."""
+    return [_lane(title, [_path(*item, readings) for item in _of(ranking, lane)]) for lane, title in LANES.items()]
 
 
 def _of(ranking: Ranking, lane: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -70,16 +71,17 @@ def _lane(title: str, paths: list[PathView]) -> LaneView:
     return LaneView(title, says, LEVELS.get(state, ""), paths)
 
 
-def _path(key: str, path: dict[str, Any], links: Mapping[str, int]) -> PathView:
-    steps = [
-        StepView(
-            step["question"], step["state"], LEVELS[step["state"]], step["why"], links.get(step.get("reading", ""))
-        )
-        for step in path["steps"]
-    ]
-    unknown = _gap(steps) if path["state"] == "not known" else None
-    short = "" if unknown is None else "not built yet" if unknown.why.startswith(LACKS) else unknown.why
+def _path(key: str, path: dict[str, Any], readings: Mapping[str, Reading]) -> PathView:
+    steps = [_step(step, readings.get(step.get("reading", ""))) for step in path["steps"]]
+    short = _gap(steps).short if path["state"] == "not known" else ""
     return PathView(key, path["title"], path["state"], LEVELS[path["state"]], short, steps)
+
+
+def _step(step: dict[str, str], reading: Reading | None) -> StepView:
+    why = step["why"]
+    short = "not built yet" if why.startswith(LACKS) else reading.outcome if reading is not None else why
+    pk = reading.pk if reading is not None else None
+    return StepView(step["question"], step["state"], LEVELS[step["state"]], why, short, pk)
 
 
 def _gap(steps: list[StepView]) -> StepView:

@@ -93,11 +93,14 @@ def _lister(pattern: str) -> Callable[[], str]:
                 continue
             try:
                 status = os.stat(path)
+            except PermissionError:
+                denied[0] += 1
+                continue
             except OSError:
                 continue
             if stat.S_ISREG(status.st_mode):
                 seen.append([status.st_mtime, name, f"{status.st_dev}:{status.st_ino}"])
-        why = f"this login may not look into {denied[0]} folders" if denied[0] else ""
+        why = "this login may not look into some of its folders" if denied[0] else ""
         why = f"there are over {MANY_NAMES} names; the rest was not looked at" if left[0] < 0 else why
         return json.dumps({"fits": len(seen), "files": heapq.nlargest(MANY_FILES, seen), "why": why})
 
@@ -109,7 +112,7 @@ def _bytes(path: str) -> bytes:
 
 
 def _fitting(folder: bytes, parts: list[bytes], left: list[int], denied: list[int]) -> Iterator[bytes]:
-    """Paths that fit. A wildcard fits neither hidden names nor, within a path, links to folders."""
+    """Paths that fit. Within a path a wildcard enters neither links to folders nor what is off limits."""
     name, rest = parts[0], parts[1:]
     if b"*" not in name and b"?" not in name:
         path = folder + b"/" + name
@@ -127,7 +130,7 @@ def _fitting(folder: bytes, parts: list[bytes], left: list[int], denied: list[in
             left[0] -= 1
             if left[0] < 0:
                 return
-            if entry.name.startswith(b".") or not fits(entry.name, name):
+            if not fits(entry.name, name):
                 continue
             if not rest:
                 yield entry.path
