@@ -233,7 +233,8 @@ def test_the_bar_at_the_thumb_does_what_the_keys_do_and_hints_are_hidden(
     check_accessibility(phone)
     phone.keyboard.press("Escape")
     bar.get_by_role("link", name="Command").click()
-    phone.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    with phone.expect_navigation():  # the styles of the new page are there
+        phone.get_by_role("dialog").get_by_role("button", name="Yes").click()
     expect(phone.get_by_text("you command")).to_be_visible()
     assert bar.get_by_role("link").all_inner_texts() == ["Advance", "Note"]
     hint = "one => getComputedStyle(one, '::after').display"

@@ -183,6 +183,24 @@ def test_who_is_taken_out_of_the_fleet_keeps_the_unsent_note_on_screen(
     expect(other.get_by_text("There is no such page")).to_be_visible(timeout=20_000)
 
 
+def test_who_is_signed_out_elsewhere_keeps_the_unsent_note_and_can_send_it_after_signing_in(
+    page: Any, visit: Callable[..., Any], server: Golden15
+) -> None:
+    tab = sign_in(visit(), server, "rosa", "responder")
+    tab.goto(page.url)
+    field(tab).fill("not lost")
+    other = tab.context.new_page()
+    other.goto("/incidents/")
+    other.get_by_role("button", name="Sign out").click()
+    banner = tab.locator("[data-live=banner]")
+    expect(banner).to_contain_text("You are signed out. Your note is not sent", timeout=20_000)
+    expect(field(tab)).to_have_value("not lost")
+    sign_in(other, server, "rosa", "responder")
+    expect(banner).to_be_hidden(timeout=20_000)
+    field(tab).press("Enter")
+    expect(tab.get_by_text("“not lost”")).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
