@@ -1,19 +1,39 @@
 // The incident page: the evidence drawer and the arrow keys of the matrix. What is live is in live.js, the clock in clock.js.
 import "./evidence.js";
 import { tick } from "./clock.js";
+import { openDialog } from "./dialogs.js";
+import { parsed } from "./slots.js";
 
 const drawer = document.getElementById("drawer");
+const PATIENCE_MS = 10_000;
+let clicked = 0; // how often: only the last click is answered
+
+// What the drawer is to show; null when the page itself says what is wrong.
+async function fetched(address) {
+  try {
+    const options = { headers: { "X-Part": "drawer" }, signal: AbortSignal.timeout(PATIENCE_MS) };
+    const answer = await fetch(address, options);
+    return answer.ok && !answer.redirected ? [...parsed(await answer.text()).childNodes] : null;
+  } catch {
+    const line = document.createElement("p");
+    const page = Object.assign(document.createElement("a"), { href: address, textContent: "open it as a page" });
+    line.append("Golden15 does not answer. Close this and try again in a moment, or ", page, ".");
+    return [line];
+  }
+}
 
 async function openEvidence(link) {
-  const answer = await fetch(link.href, { headers: { "X-Part": "drawer" } });
-  if (!answer.ok || answer.redirected) {
-    location.href = link.href; // the page itself says what is wrong
+  clicked += 1;
+  const mine = clicked;
+  const shown = await fetched(link.href);
+  if (mine !== clicked) return;
+  if (!shown) {
+    location.href = link.href;
     return;
   }
-  const part = new DOMParser().parseFromString(await answer.text(), "text/html");
-  drawer.querySelector(".drawer").replaceChildren(...part.body.childNodes);
+  drawer.querySelector(".drawer").replaceChildren(...shown);
   tick();
-  drawer.showModal();
+  openDialog(drawer, link);
 }
 
 document.addEventListener("click", (event) => {

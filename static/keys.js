@@ -1,5 +1,6 @@
 // Keys of a page. Each stands in one place, the element that it acts on: data-hotkey="n", the same again in
 // data-hotkey-too, and what it does for people in data-says. Off by the box in the list of keys (WCAG 2.1.4).
+import { openDialog } from "./dialogs.js";
 
 const STORED = "keys-off";
 const root = document.documentElement;
@@ -28,22 +29,23 @@ function go(one) {
   one?.scrollIntoView({ block: "nearest" });
 }
 
-// What acts by itself is asked for first: a key is pressed more easily by mistake than a button.
+// What acts by itself is asked for first: a key is pressed more easily by mistake than a button. A yes counts for what
+// was asked: if it would be another question by now, that one is asked.
 function ask(one) {
-  if (!one.dataset.confirm || one.disabled) {
+  const asked = one.dataset.confirm;
+  if (!asked || one.disabled) {
     act(one);
     return;
   }
-  const asked = one.dataset.confirm;
   question.querySelector("p").textContent = asked;
   question.returnValue = "no";
-  question.onclose = () => {
+  openDialog(question);
+  question.addEventListener("close", () => {
     const still = one.isConnected ? one : document.querySelector(`[data-hotkey="${CSS.escape(one.dataset.hotkey)}"]`);
     if (question.returnValue !== "yes" || !still) return;
     if (still.dataset.confirm === asked) act(still);
     else ask(still); // it is about something else by now: nobody said yes to that
-  };
-  question.showModal();
+  }, { once: true });
 }
 
 function press(key) {
@@ -59,23 +61,24 @@ function openList() {
     return [keys, Object.assign(document.createElement("dd"), { textContent: one.dataset.says })];
   });
   list.querySelector("dl").replaceChildren(...entries);
-  list.showModal();
+  openDialog(list);
 }
 
 function typing(target) {
   return target.closest?.("input, textarea, select, [contenteditable]") !== null;
 }
 
-function closeOpen() {
+// Not from under somebody who types elsewhere, or whose Escape is for what they compose.
+function closeOpen(event) {
   const closes = ":is(details.advance, details.closes)[open]";
   const one = document.activeElement?.closest(closes) ?? document.querySelector(closes);
-  if (!one) return;
+  if (!one || event.isComposing || (typing(event.target) && !one.contains(event.target))) return;
   one.open = false;
   one.querySelector("summary").focus();
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !document.querySelector("dialog[open]")) closeOpen();
+  if (event.key === "Escape" && !document.querySelector("dialog[open]")) closeOpen(event);
   if (off() || event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.isComposing) return;
   if (event.key.length !== 1 || typing(event.target) || document.querySelector("dialog[open]")) return;
   if (press(event.key.toLowerCase())) event.preventDefault();

@@ -10,7 +10,8 @@ const place = document.getElementById("list");
 const banner = document.getElementById("list-banner");
 const chip = document.getElementById("list-chip");
 const now = () => performance.now();
-const told = () => Date.parse(place.querySelector("[data-now]").dataset.now);
+const said = () => Date.parse(place.querySelector("[data-now]").dataset.now);
+let told = said(); // the server's time of what is shown
 let freshAt = now();
 let askedAt = now();
 let asking = false;
@@ -20,10 +21,12 @@ async function ask() {
   asking = true;
   askedAt = now();
   try {
-    await refresh(place);
-    sample(askedAt, told(), now());
-    freshAt = now();
-    tick();
+    if (await refresh(place)) {
+      told = said();
+      sample(askedAt, told, now());
+      freshAt = now();
+      tick();
+    }
   } catch {
     // What is shown stays, and grows stale.
   } finally {
@@ -32,6 +35,7 @@ async function ask() {
 }
 
 function look() {
+  if (document.visibilityState !== "hidden" && now() - askedAt >= EVERY_MS) ask();
   const age = now() - freshAt;
   const stale = age >= STALE_MS;
   document.body.dataset.live = stale ? "stale" : "live";
@@ -40,15 +44,14 @@ function look() {
   chip.hidden = false;
   if (stale && banner.hidden) {
     const counter = Object.assign(document.createElement("span"), { role: "timer" }); // not read out each second
-    const at = new Date(told()).toISOString().slice(11, 19);
+    const at = new Date(told).toISOString().slice(11, 19);
     banner.replaceChildren("Golden15 has not answered for ", counter, `. This is the list as it was at ${at} UTC.`);
   }
   banner.hidden = !stale;
   if (stale) banner.querySelector("span").textContent = words(age);
-  if (document.visibilityState !== "hidden" && now() - askedAt >= EVERY_MS) ask();
 }
 
-heard(told(), performance.getEntriesByType("navigation")[0]?.responseStart);
+heard(told, performance.getEntriesByType("navigation")[0]?.responseStart);
 tick();
 look();
 everyTick(look);

@@ -5,14 +5,16 @@ import { heard, sample, serverNow } from "./servertime.js";
 import { busy, replace } from "./slots.js";
 import { aimed, held } from "./steady.js";
 
-export { serverNow };
-
 const STALE_MS = 25_000; // without proof that the page is up to date
 const SILENT_MS = 15_000; // the server beats every 10 s: longer than this and the connection is dead
 const RESYNC_MS = 60_000;
 const POLL_MS = 5_000;
 const TRIES = 3; // sockets that do not open before the page polls
 const NOTICE_MS = 8_000;
+const SHUT = {
+  out: "You are signed out. Your note is not sent: sign in in another tab, then send it.",
+  gone: "You may not see this incident any more. Your note is not sent: copy it, then reload the page.",
+};
 
 const root = document.getElementById("live");
 const part = (name) => document.querySelector(`[data-live=${name}]`);
@@ -31,12 +33,18 @@ let fetching = false;
 let catching = false; // after a reconnect: say what came meanwhile
 let caught = 0;
 let noticeAt = -Infinity;
+let shut = ""; // which of SHUT, while a note in the field keeps this page from being loaded anew
+let bannerSays = "";
 const owed = new Map(); // slots that wait for somebody to finish typing, or to point
 
 const have = () => Number(root.dataset.seq);
 
-// Once: the sign-in page, or what the server has to say about this page.
-function reload() {
+// Once: the sign-in page, or what the server has to say about this page. Not over a note that nobody has sent.
+function reload(why) {
+  if (document.querySelector("[data-note] textarea")?.value.trim()) {
+    shut = why;
+    return;
+  }
   const last = Number(sessionStorage.getItem("live-reload") || 0);
   if (Math.abs(Date.now() - last) < 30_000) return;
   sessionStorage.setItem("live-reload", Date.now());
@@ -67,9 +75,11 @@ async function ask() {
   const url = `${root.dataset.after}?seq=${have()}`;
   const options = { headers: { Accept: "application/json" }, redirect: "manual", signal: AbortSignal.timeout(10_000) };
   const answer = await fetch(url, options);
-  if (answer.type === "opaqueredirect" || [401, 403, 404].includes(answer.status)) reload();
+  if (answer.type === "opaqueredirect" || answer.status === 401) reload("out");
+  if ([403, 404].includes(answer.status)) reload("gone");
   if (!answer.ok) throw new Error(`status ${answer.status}`);
   const news = await answer.json();
+  shut = "";
   sample(sent, Date.parse(news.now), now());
   if (news.seq > have()) {
     root.dataset.seq = news.seq;
@@ -109,6 +119,7 @@ function tell(text) {
 const KINDS = { hello: reached, seq: reached, beat: reached, pong: (frame) => sample(frame.c, frame.s, now()) };
 
 function reached(frame) {
+  shut = "";
   if (heard(Date.parse(frame.now))) sync();
   wanted = Math.max(wanted, frame.seq);
   if (wanted > have()) catchUp();
@@ -149,7 +160,8 @@ function connect() {
     if (one !== socket) return;
     socket = null;
     catching = true;
-    if (event.code === 4401 || event.code === 4404) reload();
+    if (event.code === 4401) reload("out");
+    if (event.code === 4404) reload("gone");
     if (!opened) failed();
     const longest = Math.min(8_000, 1_000 * 2 ** failures);
     retry = setTimeout(connect, 500 + Math.random() * (longest - 500));
@@ -181,7 +193,7 @@ function sync() {
 }
 
 function setActions(on) {
-  for (const button of root.querySelectorAll("[data-needs-live] button, button[data-needs-live]")) {
+  for (const button of root.querySelectorAll("[data-needs-live] button")) {
     if (!on && !button.disabled) {
       button.disabled = true;
       button.dataset.offline = "";
@@ -192,34 +204,36 @@ function setActions(on) {
   }
 }
 
-function setStale(silent) {
+function silence() {
+  const counter = document.createElement("span");
+  counter.setAttribute("role", "timer"); // counts on without being read out each second
+  const since = document.querySelector("[data-since]")?.dataset.since;
+  const at = serverNow() - (now() - freshAt);
+  const shown = since ? tPlus(since, at) : `${new Date(at).toISOString().slice(11, 19)} UTC`;
+  return ["Disconnected for ", counter, `. This is how it was at ${shown}; actions are off, notes are not.`];
+}
+
+function setStale(stale) {
   const banner = part("banner");
-  const was = document.body.dataset.live;
-  document.body.dataset.live = silent ? "stale" : "live";
-  setActions(!silent);
-  if (!silent) {
-    if (was === "stale") banner.replaceChildren();
-    banner.hidden = true;
-    return;
+  document.body.dataset.live = stale ? "stale" : "live";
+  setActions(!stale);
+  const says = shut || (stale ? "silence" : "");
+  if (says !== bannerSays) {
+    bannerSays = says;
+    banner.hidden = !says;
+    banner.replaceChildren(...(shut ? [SHUT[shut]] : stale ? silence() : []));
   }
-  if (was !== "stale") {
-    const counter = document.createElement("span");
-    counter.setAttribute("role", "timer"); // counts on without being read out each second
-    const since = root.dataset.t0 ?? document.querySelector("[data-since]")?.dataset.since;
-    const at = serverNow() - (now() - freshAt);
-    const shown = since ? tPlus(since, at) : `${new Date(at).toISOString().slice(11, 19)} UTC`;
-    banner.hidden = false;
-    banner.replaceChildren("Disconnected for ", counter, `. This is how it was at ${shown}; actions are off, notes are not.`);
-  }
-  banner.querySelector("[role=timer]").textContent = words(now() - freshAt);
+  const counter = banner.querySelector("[role=timer]");
+  if (counter) counter.textContent = words(now() - freshAt);
 }
 
 // Everything that follows from the time that passed.
 function look() {
   const age = now() - freshAt;
-  setStale(age >= STALE_MS);
+  const stale = Boolean(shut) || age >= STALE_MS;
+  setStale(stale);
   const chip = part("chip");
-  const text = age >= STALE_MS ? "stale" : `live · ${age < 1_000 ? (age / 1_000).toFixed(1) : Math.floor(age / 1_000)} s`;
+  const text = stale ? "stale" : `live · ${age < 1_000 ? (age / 1_000).toFixed(1) : Math.floor(age / 1_000)} s`;
   if (chip.textContent !== text) chip.textContent = text;
   chip.hidden = false;
   if (owed.size) settle();

@@ -1,5 +1,6 @@
 // The note's field: Enter sends, Shift+Enter breaks the line. What could not be sent stays in the field, over a reload too.
-// Every text has its own key, so that a note whose answer was lost is not stored twice when it is sent again.
+// Every text has its own key, so that a note whose answer was lost is not stored twice when it is sent again. It is kept
+// per incident and person (data-note), for this tab, until it is sent or the person signs out (forms.js).
 
 const form = document.querySelector("[data-note]");
 const PATIENCE_MS = 10_000;
@@ -11,6 +12,7 @@ function ready() {
   const place = `note-${form.dataset.note}`;
   let tried = null; // the text that the present key was sent with
   let sending = false;
+  let leaving = false;
 
   function say(text) {
     said.textContent = text;
@@ -23,7 +25,7 @@ function ready() {
   }
 
   function keep() {
-    if (field.value) sessionStorage.setItem(place, JSON.stringify([field.value, key.value, tried]));
+    if (field.value && !leaving) sessionStorage.setItem(place, JSON.stringify([field.value, key.value, tried]));
     else sessionStorage.removeItem(place);
   }
 
@@ -54,6 +56,8 @@ function ready() {
     const told = await answer.json().catch(() => ({}));
     if (told.seq) return told.seq;
     if (answer.status === 403) throw new Error("you may not, or the form is out of date. Reload the page: the text stays.");
+    if (answer.status === 404) throw new Error("you may not see this incident any more. Copy the text before you leave the page.");
+    if (told.field === "key") tried = null; // that key is spent
     throw new Error(told.error ?? `the server answered ${answer.status}. Send it again in a moment.`);
   }
 
@@ -104,6 +108,7 @@ function ready() {
     event.preventDefault();
     send();
   });
+  document.querySelector("form[data-signs-out]")?.addEventListener("submit", () => { leaving = true; });
   if (!field.value) restore(); // else the server gave back what it refused
   grow();
 }

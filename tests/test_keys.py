@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.people import declared, sign_in
+from tests.support.people import Changed, declared, sign_in
 from tests.support.server import Golden15
 
 pytestmark = pytest.mark.browser
@@ -119,6 +119,62 @@ def test_taking_command_by_key_asks_first(
     expect(page.get_by_text("rosa took command, after admin")).to_be_visible()
 
 
+def test_a_yes_counts_only_for_the_question_that_was_asked(
+    page: Any, visit: Callable[..., Any], server: Golden15
+) -> None:
+    rosa, sam = (sign_in(visit(), server, name, "responder") for name in ("rosa", "sam"))
+    for one in (rosa, sam):
+        one.goto(page.url)
+    rosa.keyboard.press("t")
+    dialog = rosa.get_by_role("dialog")
+    expect(dialog).to_contain_text("from admin?")
+    sam.get_by_role("button", name="Take command").click()
+    expect(sam.get_by_text("you command")).to_be_visible()
+    expect(rosa.get_by_text("sam took command, after admin")).to_be_visible()
+    dialog.get_by_role("button", name="Yes").click()
+    expect(dialog).to_contain_text("from sam?")
+    expect(sam.get_by_text("you command")).to_be_visible()
+    dialog.get_by_role("button", name="Yes").click()
+    expect(rosa.get_by_text("you command")).to_be_visible()
+    expect(sam.get_by_text("rosa took command, after sam")).to_be_visible()
+
+
+def test_escape_closes_the_panel_only_for_who_is_not_writing_elsewhere(page: Any) -> None:
+    page.keyboard.press("n")
+    why = page.get_by_label("Why is Capture over?")
+    note = page.get_by_label("Note", exact=True)
+    note.focus()
+    page.keyboard.press("Escape")
+    expect(why).to_be_visible()
+    expect(note).to_be_focused()
+    composing = (
+        "one => one.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape', bubbles: true, isComposing: true}))"
+    )
+    why.focus()
+    why.evaluate(composing)
+    expect(why).to_be_visible()
+    page.locator("main").focus()
+    page.keyboard.press("Escape")
+    expect(why).to_be_hidden()
+    page.keyboard.press("n")
+    page.keyboard.press("Escape")
+    expect(why).to_be_hidden()
+
+
+def test_the_focus_returns_from_a_question_to_what_was_rendered_anew(
+    page: Any, visit: Callable[..., Any], server: Golden15
+) -> None:
+    rosa = sign_in(visit(), server, "rosa", "responder")
+    rosa.goto(page.url)
+    rosa.locator("summary[data-hotkey=n]").focus()
+    news = Changed(rosa, "phases")
+    rosa.keyboard.press("t")
+    news.ring(page)
+    rosa.keyboard.press("Escape")
+    expect(rosa.get_by_role("dialog")).to_have_count(0)
+    expect(rosa.locator("summary[data-hotkey=n]")).to_be_focused()
+
+
 def test_keys_can_be_turned_off_and_stay_off_and_their_hints_go(page: Any) -> None:
     def hint() -> str:
         button = page.get_by_role("button", name="Keys")
@@ -177,7 +233,8 @@ def test_the_bar_at_the_thumb_does_what_the_keys_do_and_hints_are_hidden(
     check_accessibility(phone)
     phone.keyboard.press("Escape")
     bar.get_by_role("link", name="Command").click()
-    phone.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    with phone.expect_navigation():  # the styles of the new page are there
+        phone.get_by_role("dialog").get_by_role("button", name="Yes").click()
     expect(phone.get_by_text("you command")).to_be_visible()
     assert bar.get_by_role("link").all_inner_texts() == ["Advance", "Note"]
     hint = "one => getComputedStyle(one, '::after').display"

@@ -137,6 +137,48 @@ def test_focus_typed_text_and_scroll_stay(play: Play) -> None:
     assert page.get_by_label("word").input_value() == "loss spike"
 
 
+PREFILLED = (
+    '<p>{count} of 2</p><form action="/z"><input name="why" aria-label="why" value="{count} of 2 answered"></form>'
+)
+
+
+def test_a_field_that_the_server_filled_counts_as_typed_in_only_when_it_was(play: Play) -> None:
+    page, played = play(html={"list": PREFILLED.format(count=1)})
+    why = page.get_by_label("why")
+
+    def ring(count: int) -> None:
+        played.seq, played.html = played.seq + 1, {"list": PREFILLED.format(count=count)}
+        played.say("seq")
+        expect(page.locator("#live")).to_have_attribute("data-seq", str(played.seq))
+
+    ring(1)
+    why.focus()
+    page.keyboard.press("End")
+    ring(2)
+    expect(why).to_have_value("2 of 2 answered")
+    expect(why).to_be_focused()
+    page.keyboard.type("!")
+    expect(why).to_have_value("2 of 2 answered!")
+    ring(3)
+    assert page.get_by_text("3 of 2").count() == 0
+    page.locator("#note").focus()
+    expect(page.get_by_text("3 of 2")).to_be_visible()
+
+
+def test_a_part_that_is_the_same_again_is_left_as_it_is(play: Play) -> None:
+    same = LIST.split("<img")[0]
+    page, played = play(html={"list": same})
+    played.seq = 11
+    played.say("seq")
+    newer = page.get_by_text("newer")
+    expect(newer).to_be_visible()
+    newer.evaluate("one => { one.mine = true; }")
+    played.seq = 12
+    played.say("seq")
+    expect(page.locator("#live")).to_have_attribute("data-seq", "12")
+    assert newer.evaluate("one => one.mine")
+
+
 def test_silence_is_said_actions_go_off_and_return(play: Play) -> None:
     page, played = play()
     expect(page.locator("[data-live=chip]")).to_contain_text("live · ")

@@ -10,12 +10,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.hostile import HOSTILE
-from tests.support.people import declared, sign_in
+from tests.support.people import declared, manage, sign_in
 from tests.support.server import Golden15
 
 pytestmark = pytest.mark.browser
 NOT_REACHED = re.compile(
-    "ERR_FAILED|WebSocket|status of (422|500)"
+    "ERR_FAILED|WebSocket|status of (404|422|500)"
 )  # what Chromium says of answers that tests withhold
 
 
@@ -102,6 +102,103 @@ def test_a_note_whose_answer_was_lost_is_not_stored_twice(page: Any, between: st
     expect(field(page)).to_have_value("")
     expected = ["admin “once more”", "admin “once”"] if between == "an edit" else ["admin “once”"]
     assert told(page) == expected
+
+
+def lose_the_answer(page: Any, text: str) -> None:
+    """Sends a note that the server stores and the page hears nothing of."""
+
+    def lose(route: Any) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route("**/note", lose)
+    field(page).fill(text)
+    field(page).press("Enter")
+    expect(page.get_by_text("Not sent:")).to_be_visible()
+    page.unroute("**/note")
+
+
+def kept_notes(page: Any) -> list[str]:
+    return list(page.evaluate("Object.keys(sessionStorage).filter((place) => place.startsWith('note-'))"))
+
+
+@pytest.mark.parametrize("left", ["by the button", "by an expired session"])
+def test_the_next_person_in_this_tab_has_a_field_of_their_own(
+    page: Any, visit: Callable[..., Any], server: Golden15, left: str
+) -> None:
+    tab = sign_in(visit(), server, "rosa", "responder")
+    tab.goto(page.url)
+    lose_the_answer(tab, "for rosa's eyes")
+    assert len(kept_notes(tab)) == 1
+    if left == "by the button":
+        tab.get_by_role("button", name="Sign out").click()
+        tab.wait_for_url("**/sign-in/")
+        assert kept_notes(tab) == []
+    else:
+        tab.goto("about:blank")
+        tab.context.clear_cookies()
+    sign_in(tab, server, "sam", "responder")
+    tab.goto(page.url)
+    expect(field(tab)).to_have_value("")
+    field(tab).fill("sam is here")
+    field(tab).press("Enter")
+    expect(tab.get_by_text("“sam is here”")).to_be_visible()
+    if left == "by an expired session":  # her text waits for her
+        tab.context.clear_cookies()
+        sign_in(tab, server, "rosa", "responder")
+        tab.goto(page.url)
+        expect(field(tab)).to_have_value("for rosa's eyes")
+
+
+def test_a_key_that_somebody_else_used_is_said_and_the_next_try_has_another(
+    page: Any, visit: Callable[..., Any], server: Golden15
+) -> None:
+    tab = sign_in(visit(), server, "rosa", "responder")
+    tab.goto(page.url)
+    lose_the_answer(tab, "who wrote this")
+    sign_in(tab.context.new_page(), server, "sam", "responder")  # the same browser is somebody else's now
+    field(tab).press("Enter")
+    expect(tab.locator("#note-said")).to_have_text(
+        "Not sent: Somebody else sent a note from this field. Send yours once more."
+    )
+    field(tab).press("Enter")
+    expect(field(tab)).to_have_value("")
+    assert told(page) == ["sam “who wrote this”", "rosa “who wrote this”"]
+
+
+def test_who_is_taken_out_of_the_fleet_keeps_the_unsent_note_on_screen(
+    page: Any, visit: Callable[..., Any], server: Golden15
+) -> None:
+    other = sign_in(visit(), server, "tina", "responder")
+    other.goto(page.url)
+    field(other).fill("half a thought")
+    manage(server, "person", "tina", "--role", "none")
+    says = "You may not see this incident any more. Your note is not sent: copy it, then reload the page."
+    expect(other.locator("[data-live=banner]")).to_have_text(says, timeout=20_000)
+    field(other).press("Enter")
+    expect(other.locator("#note-said")).to_contain_text("Not sent: you may not see this incident any more.")
+    expect(field(other)).to_have_value("half a thought")
+    expect(other.locator("body")).to_have_attribute("data-live", "stale")
+    field(other).fill("")
+    expect(other.get_by_text("There is no such page")).to_be_visible(timeout=20_000)
+
+
+def test_who_is_signed_out_elsewhere_keeps_the_unsent_note_and_can_send_it_after_signing_in(
+    page: Any, visit: Callable[..., Any], server: Golden15
+) -> None:
+    tab = sign_in(visit(), server, "rosa", "responder")
+    tab.goto(page.url)
+    field(tab).fill("not lost")
+    other = tab.context.new_page()
+    other.goto("/incidents/")
+    other.get_by_role("button", name="Sign out").click()
+    banner = tab.locator("[data-live=banner]")
+    expect(banner).to_contain_text("You are signed out. Your note is not sent", timeout=20_000)
+    expect(field(tab)).to_have_value("not lost")
+    sign_in(other, server, "rosa", "responder")
+    expect(banner).to_be_hidden(timeout=20_000)
+    field(tab).press("Enter")
+    expect(tab.get_by_text("“not lost”")).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -67,15 +67,16 @@ def test_the_same_key_in_another_incident_is_another_note(incident: Incident, ad
     assert add_note(other, ada, "a", same).incident_id == other.pk
 
 
-def test_other_words_or_another_person_with_a_used_key_are_told_and_not_swallowed(
+def test_other_words_or_another_person_with_a_used_key_are_told_apart_and_not_swallowed(
     incident: Incident, ada: User
 ) -> None:
     same = key()
     add_note(incident, ada, "a", same)
     with pytest.raises(Refused, match="other words"):
         add_note(incident, ada, "b", same)
-    with pytest.raises(Refused, match="other words"):
+    with pytest.raises(Refused, match="Somebody else") as refused:
         add_note(incident, User.objects.create(username="sam"), "a", same)
+    assert refused.value.field == "key"
     assert notes(incident) == ["a"]
 
 

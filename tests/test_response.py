@@ -93,6 +93,17 @@ def test_of_two_people_who_move_at_once_one_wins_and_the_other_is_told(ada: User
     assert kinds(incident).count("phase") == 1
 
 
+def test_the_same_move_sent_twice_is_done_once_and_nobody_is_blamed(ada: User) -> None:
+    incident = response.declare(main(), "gpu-001", ada)
+    seen = Incident.objects.get(pk=incident.pk)
+    response.advance(incident, ada, "all nodes answered ")
+    assert response.advance(seen, ada, "all nodes answered").phase == "triage"
+    assert kinds(incident).count("phase") == 1
+    seen.phase = "capture"
+    with pytest.raises(Refused, match="moved INC-"):
+        response.advance(seen, ada, "another reason")
+
+
 def test_a_phase_over_its_time_is_told_once_and_blocks_nothing(ada: User) -> None:
     incident = response.declare(main(), "gpu-001", ada)
     assert response.tell_overdue() == 0

@@ -35,6 +35,8 @@ def add_note(incident: Incident, by: User, text: str, key: str) -> Event:
     there = locked.events.filter(kind="note", payload__key=key).first()
     if there is None:
         return tell(locked, "note", by, text=text, key=key)
-    if there.actor_id != by.pk or there.payload["text"] != text:
+    if there.actor_id != by.pk:
+        raise Refused("Somebody else sent a note from this field. Send yours once more.", "key")
+    if there.payload["text"] != text:
         raise Refused("A note with other words was sent from this field a moment ago. Send this one once more.", "key")
     return there

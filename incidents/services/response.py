@@ -174,10 +174,13 @@ def save_job(fleet: Fleet, name: str, nodes: Sequence[Node]) -> Job:
 def advance(incident: Incident, by: User | None, word: str) -> Incident:
     """End the present phase and begin the next, with the word that says why. The clock never does this to people.
 
-    Raises Refused when the incident is in its last phase, closed, or was moved by somebody else a moment ago.
+    Sent twice by one person with one word, as by a double click, it is done once. Raises Refused when the incident is
+    in its last phase, closed, or was moved by somebody else a moment ago.
     """
     seen = incident.phase
     incident = Incident.objects.select_for_update().get(pk=incident.pk)
+    if incident.phase != seen and _moved_by(incident, by, seen, word):
+        return incident
     if incident.closed_at is not None:
         raise Refused(f"INC-{incident.pk} is closed.")
     if incident.phase != seen:
@@ -199,6 +202,13 @@ def advance(incident: Incident, by: User | None, word: str) -> Incident:
     incident.save(update_fields=["phase"])
     tell(incident, "phase", by, of=before, to=following, word=word.strip()[:300])
     return incident
+
+
+def _moved_by(incident: Incident, by: User | None, of: str, word: str) -> bool:
+    """Whether the last move of this incident is this very one."""
+    last = incident.events.filter(kind="phase").last()
+    said = {"of": of, "to": incident.phase, "word": word.strip()[:300]}
+    return last is not None and last.actor_id == (by.pk if by else None) and last.payload == said
 
 
 def tell_overdue() -> int:

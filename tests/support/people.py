@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from typing import Any
+
+from playwright.sync_api import expect
 
 from tests.support.server import BASE, Golden15
 
@@ -31,3 +34,24 @@ def declared(page: Any, what: str = "nowhere-[1-2]") -> str:
     page.get_by_role("button", name="Declare").click()
     page.wait_for_url(re.compile(r"/incidents/\d+$"))
     return str(page.url)
+
+
+class Changed:
+    """From now on every answer to this page says that one slot of an incident changed."""
+
+    def __init__(self, page: Any, slot: str) -> None:
+        self.page, self.slot = page, slot
+        page.route("**/after*", self.answer)
+
+    def answer(self, route: Any) -> None:
+        answer = route.fetch()
+        news = json.loads(answer.text())
+        if news["html"]:
+            news["html"][self.slot] += "<p data-changed>changed</p>"
+        route.fulfill(response=answer, json=news)
+
+    def ring(self, other: Any) -> None:
+        """Something happens, by another page's note; returns when this page shows it."""
+        other.get_by_label("Note", exact=True).fill("something happens")
+        other.get_by_label("Note", exact=True).press("Enter")
+        expect(self.page.locator("[data-changed]")).to_have_count(1)

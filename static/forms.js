@@ -1,0 +1,20 @@
+// Forms of every page: a click that is one too many sends nothing, and who signs out leaves no unsent note behind.
+
+const AGAIN_MS = 5_000; // without an answer by then, the person may press again
+
+function lock(button) {
+  button.disabled = true;
+  setTimeout(() => { button.disabled = false; }, AGAIN_MS);
+}
+
+// Only the notes: that keys are off in this browser stays (keys.js).
+function forget() {
+  for (const place of Object.keys(sessionStorage)) if (place.startsWith("note-")) sessionStorage.removeItem(place);
+}
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post") return; // a script sends it, or it closes a dialog
+  if ("signsOut" in form.dataset) forget();
+  if (event.submitter) lock(event.submitter);
+});
