@@ -1,7 +1,7 @@
 # make run    run Golden15 (PORT=8000 HOST=127.0.0.1)
 # make test   set up, check and test everything
 .DEFAULT_GOAL := help
-.PHONY: help run sign-in dev check fix test lock
+.PHONY: help run sign-in dev check fix test lab hangs lock
 
 PORT ?= 8000
 HOST ?= 127.0.0.1
@@ -13,6 +13,8 @@ help:
 	@echo "make run       run Golden15; PORT=8000 HOST=127.0.0.1 can be changed"
 	@echo "make sign-in   print a fresh sign-in link; USER_NAME=somebody for another person"
 	@echo "make test      set up, check and test everything"
+	@echo "make lab       install torch into .venv-lab: then make test also runs real training jobs"
+	@echo "make hangs     every way in which a real training job hangs, some 15 minutes; as root, after make lab"
 	@echo "make check     only what needs no running: lint, format, types, imports, settings, migrations"
 	@echo "make fix       let ruff fix and format"
 	@echo "make lock      write the lock files again after a change of requirements"
@@ -37,6 +39,13 @@ fix: dev
 
 test: dev
 	@.ci/check all
+
+# torch exactly as pinned: from an index with builds for the CPU it has 200 MB, from PyPI it brings gigabytes of CUDA.
+lab:
+	@test -x .venv-lab/bin/torchrun || { $(PYTHON) -m venv .venv-lab && .venv-lab/bin/python -m pip install -q -r requirements-lab.txt; }
+
+hangs: dev lab
+	$(VENV)/python -m pytest -q -m long tests/test_hangs.py
 
 COMPILE := $(VENV)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: dev
