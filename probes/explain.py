@@ -18,13 +18,12 @@ from rich.markup import escape
 
 from probes import intake
 from probes.core import clean
-from probes.diagnosis import Diagnosis, Reason, diagnose
+from probes.diagnosis import Diagnosis, Reason, diagnose, telling
 from probes.diagnosis.core import seen
 from probes.diagnosis.paths import WORST, PathState
 from probes.diagnosis.ranking import Ranked, causes
 from probes.report import count
 
-SCHEMA = 1
 NAMED, NOTHING_READ, NO_CAUSE = 0, 2, 3
 SUBJECT = ("node", "rank", "gpu", "bus_id", "hca", "port", "switch", "group")
 LANES = ("hardware", "communication", "framework")
@@ -74,52 +73,12 @@ def command(paths: Sequence[Path], as_json: bool) -> int:
 
 
 def explained_as_json(told: Explained) -> dict[str, Any]:
-    """The form of schema 1, see docs/explain.md."""
-    ranked = told.diagnosis.ranked
-    shares = rounded([one.probability for one in ranked])
-    return {
-        "schema": SCHEMA,
-        "verdict": told.diagnosis.verdict.hypothesis.cause,
-        "hypotheses": [_hypothesis(one, share) for one, share in zip(ranked, shares, strict=True)],
-        "paths": {path.id: _path(path) for path in told.diagnosis.paths.values()},
-        "unread": [{"file": one.file, "why": clean(one.why)} for one in told.unread],
-    }
-
-
-def _hypothesis(one: Ranked, share: float) -> dict[str, Any]:
-    hypothesis = one.hypothesis
-    return {
-        "cause": hypothesis.cause,
-        "subject": {key: value for key in SUBJECT if (value := hypothesis.subject.get(key)) not in (None, "")},
-        "probability": share,
-        "says": clean(hypothesis.says),
-        "because": [_reason(reason) for reason in hypothesis.because],
-        "against": [_reason(reason) for reason in hypothesis.against],
-        "would_change": [clean(says) for says in hypothesis.would_change],
-        "runbook": None,
-    }
-
-
-def _reason(reason: Reason) -> dict[str, str]:
-    return {"says": clean(reason.says), "reading": reason.reading}
-
-
-def _path(path: PathState) -> dict[str, Any]:
-    steps = [
-        {"id": step.id, "question": step.question, "state": step.state, "why": clean(step.why)} for step in path.steps
-    ]
-    return {"state": path.state, "steps": steps}
-
-
-def rounded(shares: Sequence[float], digits: int = 4) -> list[float]:
-    """Rounded so that the sum stays 1: what rounding down loses goes to those that lost most."""
-    scale = 10**digits
-    units = [int(share * scale) for share in shares]
-    missing = round(sum(shares) * scale) - sum(units)
-    by_loss = sorted(range(len(shares)), key=lambda at: units[at] - shares[at] * scale)
-    for at in by_loss[:missing]:
-        units[at] += 1
-    return [unit / scale for unit in units]
+    """The form of schema 1, see docs/explain.md. What only a node can use, such as a pid, is left out of subjects."""
+    body = telling.told(told.diagnosis, [(one.file, one.why) for one in told.unread])
+    for hypothesis in (one for found in body["hypotheses"] for one in (found, *found["consequences"])):
+        named = hypothesis["subject"]
+        hypothesis["subject"] = {key: named[key] for key in SUBJECT if named.get(key) not in (None, "")}
+    return body
 
 
 # For people -----------------------------------------------------------------------------------------------------------

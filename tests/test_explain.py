@@ -21,7 +21,8 @@ import pytest
 from probes.diagnosis import Diagnosis, Hypothesis, Reason
 from probes.diagnosis.paths import paths
 from probes.diagnosis.ranking import Ranked, causes
-from probes.explain import SCHEMA, Explained, explain, explained_as_json, rounded, show
+from probes.diagnosis.telling import SCHEMA, rounded
+from probes.explain import Explained, explain, explained_as_json, show
 
 BASE = Path(__file__).parent.parent
 HANGS = BASE / "tests" / "fixtures" / "hangs"
@@ -165,20 +166,21 @@ def said() -> dict[str, Any]:
 
 
 def test_the_json_has_the_fields_that_are_documented_and_no_others(said: dict[str, Any]) -> None:
-    assert set(said) == {"schema", "verdict", "hypotheses", "paths", "unread"}
+    assert set(said) == {"schema", "verdict", "hypotheses", "paths", "failed", "unread"}
     assert said["schema"] == SCHEMA == 1
     for one in said["hypotheses"]:
         assert set(one) == {
-            "cause", "subject", "probability", "says", "because", "against", "would_change", "runbook"}  # fmt: skip
+            "cause", "subject", "probability", "says", "because", "against", "would_change",
+            "consequences", "runbook"}  # fmt: skip
         assert one["cause"] in causes()
         assert set(one["subject"]) <= {"node", "rank", "gpu", "bus_id", "hca", "port", "switch", "group"}
         assert one["runbook"] is None
         for reason in one["because"] + one["against"]:
             assert set(reason) == {"says", "reading"}
-            assert (BASE / reason["reading"]).is_file()
+            assert (BASE / reason["reading"]).exists(), "a file, or the folder in which one is missing"
     assert set(said["paths"]) == {path["id"] for path in paths()}
     for path in said["paths"].values():
-        assert set(path) == {"state", "steps"}
+        assert set(path) == {"title", "lane", "state", "steps"}
     assert {frozenset(one) for one in said["unread"]} == {frozenset(("file", "why"))}
 
 

@@ -1,13 +1,11 @@
-"""Real torch jobs that hang, asked as a node is. Need torch: in this environment, or LAB_PYTHON names a Python."""
+"""Real torch jobs that hang, asked as a node is. Need torch: see make lab."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,17 +19,18 @@ from probes.catalog.rank_stack import Stacks, waits_in
 from probes.core import Capture
 from probes.transport import local
 from tests.conftest import CANNOT
+from tests.support import training
 from tests.support.wait import until
 
 JOB = Path(__file__).parent / "support" / "hang_job.py"
-PYTHON = os.environ.get("LAB_PYTHON") or (sys.executable if importlib.util.find_spec("torch") else "")
+PYTHON = str(training.PYTHON) if training.PYTHON.exists() else ""
 
 
 @pytest.fixture
 def hang(data_folder: Path) -> Iterator[Any]:
     """Starts a job with a fault; returns its run id once rank 1 is where it stays."""
     if not PYTHON:
-        pytest.skip(CANNOT + "needs torch (LAB_PYTHON)")
+        pytest.skip(CANNOT + "needs torch, see make lab")
     jobs: list[subprocess.Popen[bytes]] = []
 
     def start(fault: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from probes.core import clean
@@ -12,16 +12,16 @@ from probes.diagnosis.ranking import Ranked
 
 SCHEMA = 1
 MOST = 20  # hypotheses that are told; the rest has no weight
-DIGITS = 4
 
 
 def told(diagnosis: Diagnosis, unread: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
     """The whole diagnosis. Probabilities are rounded so that those told still sum to 1 (within 0.001)."""
     ranked = diagnosis.ranked[:MOST]
+    shares = rounded([one.probability for one in ranked])
     return {
         "schema": SCHEMA,
         "verdict": diagnosis.verdict.hypothesis.cause,
-        "hypotheses": [_hypothesis(one) for one in ranked],
+        "hypotheses": [_hypothesis(one, share) for one, share in zip(ranked, shares, strict=True)],
         "paths": {
             path.id: {
                 "title": path.title,
@@ -45,13 +45,13 @@ def told(diagnosis: Diagnosis, unread: Iterable[tuple[str, str]] = ()) -> dict[s
     }
 
 
-def _hypothesis(one: Ranked) -> dict[str, Any]:
+def _hypothesis(one: Ranked, share: float) -> dict[str, Any]:
     under = one.consequences
     found = one.hypothesis
     return {
         "cause": found.cause,
         "subject": dict(found.subject),
-        "probability": round(one.probability, DIGITS),
+        "probability": share,
         "says": _text(found.says),
         "because": [_reason(reason) for reason in _all(found, under, lambda hypothesis: hypothesis.because)],
         "against": [_reason(reason) for reason in _all(found, under, lambda hypothesis: hypothesis.against)],
@@ -61,6 +61,17 @@ def _hypothesis(one: Ranked) -> dict[str, Any]:
         ],
         "runbook": None,
     }
+
+
+def rounded(shares: Sequence[float], digits: int = 4) -> list[float]:
+    """Rounded so that the sum stays: what rounding down loses goes to those that lost most."""
+    scale = 10**digits
+    units = [int(share * scale) for share in shares]
+    missing = round(sum(shares) * scale) - sum(units)
+    by_loss = sorted(range(len(shares)), key=lambda at: units[at] - shares[at] * scale)
+    for at in by_loss[:missing]:
+        units[at] += 1
+    return [unit / scale for unit in units]
 
 
 def _all(
