@@ -87,6 +87,10 @@ class TestTheSecondLook:
         assert [looking.sweep_second_looks() for _ in range(3)] == [1, 0, 0]
         assert asked(incident, "hang") == [["gpu-002"]]
 
+    def test_of_two_sweepers_that_see_it_at_once_one_asks(self, incident: Incident) -> None:
+        captured(incident, timedelta(seconds=11), [read("gpu-002", "rank.map", self.RANKS)])
+        assert [looking._look_again(incident.pk) for _ in range(2)] == [1, 0]
+
     def test_not_before(self, incident: Incident) -> None:
         captured(incident, timedelta(seconds=5), [read("gpu-002", "rank.map", self.RANKS)])
         assert looking.sweep_second_looks() == 0

@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from incidents.models import Decision, Incident, Ranking, Reading, User
+from incidents.models.diagnosis import same
 from incidents.queries import diagnosis
 from incidents.queries.lines import lines
 from incidents.queries.timeline import broken_links
@@ -276,6 +277,41 @@ class TestDeciding:
             decide(incident, ada, "not this", "looked at it")
         lead = shown(incident).lead
         assert (lead.cause, lead.says) == ("unknown", diagnosis.NOTHING_ELSE)
+
+    def test_not_even_when_nothing_wrong_is_likelier_than_something_else(self, incident: Incident, ada: User) -> None:
+        """As where the ranks' recorders show work that ended a moment ago."""
+        shares = {"ib.link_down": 0.5, "none": 0.4, "unknown": 0.1}
+        plain: dict[str, Any] = {"because": [], "against": [], "would_change": [], "consequences": [], "says": "x"}
+        subject = {"node": "gpu-001", "hca": "mlx5_0", "port": 1}
+        body = {
+            "hypotheses": [
+                {**plain, "cause": cause, "subject": subject if cause == "ib.link_down" else {}, "probability": share}
+                for cause, share in shares.items()
+            ],
+            "paths": {},
+        }
+        more = {"cause": "ib.link_down", "subject": subject, "probability": 0.5, "readings": 1, "body": body}
+        Ranking.objects.create(incident=incident, at=timezone.now(), **more)
+        decide(incident, ada, "not this", "it has no cable")
+        assert shown(incident).lead.cause == "unknown"
+
+    @pytest.mark.parametrize(
+        ("one", "other", "are"),
+        [
+            ({"rank": 1, "node": "a", "pid": 9}, {"rank": 1, "node": "a", "pid": 12}, True),
+            ({"rank": 1}, {"rank": 1, "node": "a"}, True),
+            ({"rank": 1, "node": "a"}, {"rank": 2, "node": "a"}, False),
+            ({"rank": 1, "node": "a"}, {"node": "a", "hca": "mlx5_0"}, False),
+            ({}, {"node": "a"}, False),
+            ({}, {}, True),
+        ],
+    )
+    def test_the_same_thing_is_known_by_its_subject_but_for_the_process(
+        self, one: dict[str, Any], other: dict[str, Any], are: bool
+    ) -> None:
+        said = [{"cause": "x", "subject": subject} for subject in (one, other)]
+        assert same(*said) is same(*reversed(said)) is are
+        assert not same(said[0], {**said[0], "cause": "y"})
 
     def test_what_was_rejected_stays_so_when_new_evidence_comes(self, incident: Incident, ada: User) -> None:
         decide(incident, ada, "not this", "looked at it")

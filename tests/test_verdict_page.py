@@ -189,3 +189,40 @@ def test_nothing_overflows_and_axe_is_content(
         one.screenshot(path=tmp_path / f"verdict-{size}-{scheme}-{shot}.png", full_page=True)
         check_accessibility(one)
         assert one.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
+
+
+def test_what_else_is_possible_opens_to_its_own_reasons_and_can_be_chosen(
+    page: Any, server: Golden15, check_accessibility: Any, tmp_path: Path
+) -> None:
+    """Three ports are down, each as likely. One is rejected, another taken, and the rejected one taken after all."""
+    given(server, page.url, BAD_PORTS)
+    lead = panel(page).locator(".lead")
+    expect(lead).to_contain_text("Port 1 of mlx5_")
+    first = lead.inner_text().partition("Port")[2]
+    page.locator("main").focus()
+    page.keyboard.press("x")
+    page.keyboard.type("it has no cable")
+    page.keyboard.press("Enter")
+    rejected = panel(page).locator("details", has_text="not this, says admin: “it has no cable”")
+    expect(rejected).to_contain_text(first)
+    expect(panel(page)).to_contain_text("of what is left")
+    other = panel(page).locator(".also details").filter(has_not_text="not this").first
+    other.locator("summary").press("Enter")
+    expect(other.get_by_role("link", name="nowhere-1")).to_be_visible()
+    expect(other).to_contain_text("Would change it")
+    rejected.locator("summary").press("Enter")
+    check_accessibility(page)
+    page.screenshot(path=tmp_path / "also.png", full_page=True)
+    page.set_viewport_size(SIZES["phone"])
+    page.screenshot(path=tmp_path / "also-phone.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= SIZES["phone"]["width"]
+    chosen = other.locator("summary").inner_text()
+    other.get_by_role("button", name="It is this").press("Enter")
+    expect(panel(page)).to_contain_text("admin accepted this")
+    assert lead.inner_text().partition("Port")[2] in chosen
+    rejected.locator("summary").press("Enter")
+    rejected.get_by_label("Why is it this after all?").fill("the cable lies on the floor")
+    rejected.get_by_role("button", name="It is this").press("Enter")
+    expect(lead).to_contain_text(first)
+    expect(panel(page)).to_contain_text("admin accepted this")
+    expect(panel(page)).to_contain_text("“the cable lies on the floor”")
