@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import pytest
 
 from probes import catalog, suites
-from probes.core import Capture, facts_as_json, interpret
+from probes.core import Capture, Finding, facts_as_json, interpret
+from probes.diagnosis import Evidence, Seen, judging, ranking
 from probes.record import finding_line
 from probes.transport import Plan, local
 
@@ -101,3 +103,16 @@ def test_the_commands_page_lists_the_suites_and_options_there_are() -> None:
 def test_the_changelog_names_every_probe() -> None:
     text = (BASE / "CHANGELOG.md").read_text()
     assert [name for name in catalog.load() if f"`{name}`" not in text] == []
+
+
+def test_the_rule_of_the_page_is_the_rule_that_runs() -> None:
+    (source,) = blocks("docs/add-a-rule.md", "python")
+    (table,) = blocks("docs/add-a-rule.md", "toml")
+    assert source == (BASE / "probes/diagnosis/rules/full_disk.py").read_text()
+    (row,) = tomllib.loads(table)["likelihoods"]
+    assert ranking.likelihoods()[row["signal"]] == row
+    finding = Finding("host.disk_full", "bad", "/ has 0 bytes left", {"mount": "/"})
+    seen = Seen("gpu-001/host.storage", "gpu-001", "host.storage", "ok", "", None, (finding,))
+    (found,) = judging.all_rules()["full_disk"].judge(Evidence([seen]))
+    assert (found.cause, found.subject) == ("host.disk_full", {"node": "gpu-001"})
+    assert list(judging.all_rules()["full_disk"].judge(Evidence([]))) == []

@@ -34,7 +34,7 @@ class Suspect:
 def suspects(evidence: Evidence) -> dict[int, Suspect]:
     """Suspects by rank; what several sources say of one rank is put together."""
     found: dict[int, Suspect] = {}
-    for source in (_by_recorder, _by_absence, _by_barrier, _by_desync, _by_stack):
+    for source in (_by_recorder, _by_absence, _by_barrier, _by_desync, _by_ras, _by_stack):
         for one in source(evidence):
             there = found.get(one.view.rank)
             found[one.view.rank] = one if there is None else _together(there, one)
@@ -129,6 +129,23 @@ def _by_desync(evidence: Evidence) -> Iterator[Suspect]:
                 (quoted(event, log, seen, says),),
                 ("named_by_desync",),
             )
+
+
+def _by_ras(evidence: Evidence) -> Iterator[Suspect]:
+    """NCCL itself: a rank that was behind at two looks. It counts launches within one communicator, so a rank is known
+    by its process, or by its number where the communicator holds the whole job."""
+    job: Job = evidence.job
+    for seen in evidence.of("nccl.ras"):
+        sizes = {one.hash: one.size for one in seen.facts.report.communicators}
+        for lag in seen.facts.lags:
+            by_pid = (view for view in job.ranks.values() if lag.pid is not None and view.pid == lag.pid)
+            view = next((view for view in by_pid if view.node in (lag.host, seen.node)), None)
+            if view is None and sizes.get(lag.communicator) == job.world_size is not None:
+                view = job.view(lag.rank)
+            if view is None or not lag.behind:
+                continue
+            says = f"NCCL: rank {view.rank} has launched {lag.op} {lag.count} times, the others {lag.usual} times"
+            yield Suspect(view, "is behind in a communicator", (Reason(says, seen.ref),), ("behind_in_ras",))
 
 
 def _by_stack(evidence: Evidence) -> Iterator[Suspect]:

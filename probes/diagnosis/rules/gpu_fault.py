@@ -21,6 +21,19 @@ STATE = {
     "gpu.not_visible": (OFF_BUS, "gpu_not_counted"),
     "gpu.no_answer": (DRIVER, "driver_silent"),
     "gpu.driver_problem": (DRIVER, "driver_silent"),
+    "gpu.driver_no_answer": (DRIVER, "driver_silent"),
+    "gpu.fabric_not_ready": (SWITCH, "gpu_reports_fault"),
+    **dict.fromkeys(
+        (
+            "gpu.ecc_uncorrected",
+            "gpu.sram_threshold",
+            "gpu.remap_failed",
+            "gpu.remap_pending",
+            "gpu.memory_unrepairable",
+            "gpu.repair_pending",
+        ),
+        (MEMORY, "gpu_reports_fault"),
+    ),
 }
 
 

@@ -1,0 +1,263 @@
+"""The tables of diagnosis, the merge of flight recorders across ranks, and the ranking."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probes import catalog
+from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, dump_of
+from probes.catalog._process_facts import Process, RankProcesses
+from probes.core import Finding
+from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judging
+from probes.diagnosis.core import stored
+from probes.diagnosis.paths import paths
+from probes.diagnosis.ranking import causes, explains, likelihoods, rank, strength
+
+RULES = Path(judging.__file__).parent / "rules"
+WHY = (Reason("it stands there", "gpu-001/x"),)
+
+
+# Tables -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_signal_of_a_rule_is_in_the_table_and_the_table_has_no_other() -> None:
+    used: set[str] = set()
+    for path in [*RULES.glob("*.py"), RULES.parent / "suspects.py", RULES.parent / "judging.py"]:
+        strings = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
+        used |= strings & set(likelihoods())
+    assert used == set(likelihoods())
+
+
+def test_every_cause_has_a_path_and_every_path_names_only_causes_and_probes_that_there_are() -> None:
+    known = {path["id"] for path in paths()}
+    for path in paths():
+        for step in path["steps"]:
+            assert set(step["causes"]) <= set(causes())
+            assert set(step.get("probes", ())) <= set(catalog.load())
+            assert step.get("probes") or step.get("lacks"), f"{path['id']} {step['id']} can never be answered"
+    shown = {cause for path in paths() for step in path["steps"] for cause in step["causes"]}
+    for cause, row in causes().items():
+        assert row["path"] in known | {""}
+        named = {cause for rule in judging.all_rules().values() for cause in rule.causes}
+        assert cause not in named or cause in shown, f"{cause} is blamed by a rule and no step shows it"
+
+
+def test_codes_of_paths_are_those_of_findings_that_there_are() -> None:
+    sources = "".join(path.read_text() for path in (RULES.parents[1] / "catalog").glob("*.py"))
+    for path in paths():
+        for step in path["steps"]:
+            for code in step.get("codes", ()):
+                area, _, thing = code.partition(".")
+                assert re.search(rf'"{area}\.{thing}"|"{thing}"', sources), f"{path['id']}: no probe finds {code}"
+
+
+def test_nothing_explains_itself_round_a_corner() -> None:
+    for cause, effects in explains().items():
+        assert cause not in effects
+        assert not any(cause in explains().get(effect, ()) for effect in effects)
+        assert effects | {cause} <= set(causes())
+
+
+# Ranking ------------------------------------------------------------------------------------------------------------
+
+
+def hypothesis(
+    cause: str, *signals: str, ranks: Sequence[int] = (), node: str = "gpu-001", **subject: Any
+) -> Hypothesis:
+    return Hypothesis(
+        cause, {"node": node, **subject}, cause, WHY, signals, ranks=frozenset(ranks), nodes=frozenset({node})
+    )
+
+
+def test_shares_sum_to_one_with_none_and_something_else() -> None:
+    ranked = rank([hypothesis("ib.link_down", "port_down"), hypothesis("host.clock_offset", "clock_apart")])
+    assert sum(one.probability for one in ranked) == pytest.approx(1)
+    assert {one.hypothesis.cause for one in ranked} == {"ib.link_down", "host.clock_offset", "none", "unknown"}
+    assert ranked[0].hypothesis.cause == "ib.link_down"
+
+
+def test_without_evidence_nothing_is_blamed_and_advancing_training_is_well() -> None:
+    assert rank([])[0].hypothesis.cause == "unknown"
+    assert rank([], ["training_advances"])[0].hypothesis.cause == "none"
+
+
+def test_signals_of_one_group_count_once_the_strongest() -> None:
+    assert strength(["rank_behind", "rank_elsewhere_by_stack"]) == strength(["rank_behind"]) == 400
+    assert strength(["rank_behind", "in_data_loader"]) == 400 * 60
+
+
+def test_what_another_cause_explains_is_its_consequence_on_the_same_rank_only() -> None:
+    stopped = hypothesis("fw.rank_stopped", "state_stopped", ranks=[1], rank=1)
+    missing = hypothesis("fw.rank_missing_collective", "rank_behind", ranks=[1], rank=1)
+    first = rank([missing, stopped])[0]
+    assert (first.hypothesis, first.consequences) == (stopped, (missing,))
+    elsewhere = hypothesis("fw.rank_missing_collective", "rank_behind", ranks=[7], rank=7, node="gpu-009")
+    assert {one.hypothesis.cause for one in rank([elsewhere, stopped])} >= {"fw.rank_missing_collective"}
+
+
+def test_a_rule_that_stops_is_said_and_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(evidence: Evidence) -> list[Hypothesis]:
+        raise ZeroDivisionError("on this evidence")
+
+    rules = dict(judging.all_rules())
+    rules["port_down"] = rules["port_down"]._replace(judge=breaks)
+    monkeypatch.setattr(judging, "all_rules", lambda: rules)
+    found = diagnose([processes(1, "T")])
+    assert found.failed == {"port_down": "ZeroDivisionError: on this evidence"}
+    assert found.verdict.hypothesis.cause == "fw.rank_stopped"
+
+
+def processes(number: int, state: str) -> Seen:
+    facts = RankProcesses(1.0, (Process(9, number, 3, None, None, "python", state, state),), (), (), 0, 0)
+    return Seen("gpu-001/rank.process", "gpu-001", "rank.process", "ok", "", facts, ())
+
+
+def test_facts_come_back_from_the_database_as_what_they_were_and_old_forms_are_not_known() -> None:
+    from probes.core import facts_as_json
+
+    fresh = processes(1, "T")
+    again = stored("gpu-001", "rank.process", "ok", "", facts_as_json(fresh.facts), [])
+    assert again == fresh
+    old = stored("gpu-001", "rank.process", "ok", "", {"processes": [{"pid": "nine"}]}, [])
+    assert (old.outcome, old.facts) == ("failed", None)
+    assert diagnose([old]).paths["collective-order"].state == "not known"
+
+
+def test_not_known_is_never_ruled_out() -> None:
+    def state(*seen: Seen) -> str:
+        steps = diagnose(seen).paths["clock-offset"].steps
+        return steps[0].state
+
+    ok = Seen("a/host.clock", "a", "host.clock", "ok", "", object(), ())
+    dead = Seen("b/host.clock", "b", "host.clock", "unreachable", "no route", None, ())
+    other = Seen("c/host.load", "c", "host.load", "ok", "", object(), ())
+    finding = Finding("host.clock_offset", "warn", "the clock is 0.3 s ahead", {})
+    off = Seen("b/host.clock", "b", "host.clock", "ok", "", object(), (finding,))
+    assert state(ok) == "ruled out"
+    assert state(ok, dead) == "not known"
+    assert state(ok, other) == "not known", "node c was not asked"
+    assert state() == "not known"
+    assert state(ok, off) == "suspect"
+
+
+# Flight recorders of all ranks --------------------------------------------------------------------------------------
+
+Calls = Sequence[tuple[str, int]]  # operation and size; the last one has not ended
+
+
+def dump(number: int, groups: Mapping[str, tuple[Sequence[int], Calls, bool]], age: float = 60.0) -> Dump:
+    """A dump as the reducer writes it. Per group: members, calls, and whether the last call waits."""
+    signatures: list[list[Any]] = []
+    told = []
+    for name, (members, calls, waits) in groups.items():
+        rows, marks = [], []
+        for seq, (op, size) in enumerate(calls, 1):
+            signatures.append([f"nccl:{op}", [[size]], ["Float"], [[size]], ["Float"], 1, f"{op}{size}"])
+            pending = waits and seq == len(calls)
+            state = "started" if pending else "completed"
+            moments = [1000.0 - age if pending else 900.0, None, None, None, None]
+            at = len(signatures) - 1
+            rows.append([seq, 0, seq, seq, at, state, pending, False, False, *moments, 7, []])
+            marks.append(at)
+        last = len(calls)
+        told.append(
+            {
+                "name": name, "desc": name, "pg_id": 0, "backend": "nccl", "ranks": [[m, m, 1] for m in members],
+                "enqueued": last, "started": last, "completed": last - waits, "told": None, "first": 1, "held": last,
+                "p2p": 0, "pending_count": int(waits), "timed_out": 0, "history": [1, marks],
+                "pending": rows[-1:] if waits else [], "last": rows,
+            }
+        )  # fmt: skip
+    reduced = {"form": "pickle", "schema": "2.10", "comm_lib_version": "", "entries": 1, "groups": told,
+        "signatures": signatures, "frames": [], "problems": []}  # fmt: skip
+    stamp = {"rank": number, "pid": None, "host": "", "world_size": None, "run_id": None, "slurm_job": None,
+        "master": None, "how": "worker server", "path": "", "mtime": None, "at": 1000.0, "bytes": 1}  # fmt: skip
+    return dump_of(reduced, stamp)
+
+
+def evidence(*dumps: Dump) -> Evidence:
+    return Evidence(
+        [Seen("n/rank.flight_recorder", "n", "rank.flight_recorder", "ok", "", FlightRecorder("n", dumps, (), 0), ())]
+    )
+
+
+def first(*dumps: Dump) -> tuple[str, Any]:
+    found = diagnose(evidence(*dumps).readings).verdict.hypothesis
+    return found.cause, found.subject.get("rank")
+
+
+REDUCE, GATHER = ("all_reduce", 1024), ("all_gather", 8)
+
+
+def test_a_bystander_that_waits_elsewhere_is_never_accused() -> None:
+    """Rank 5 left out a call of its pair. Its partner 1 waits for it there, and everybody waits for 1 and 5 in the
+    world: torch's own analyser names 1 and 5 first."""
+    world = list(range(8))
+    others = [dump(r, {"world": (world, [REDUCE, REDUCE], True)}) for r in (0, 2, 3, 4, 6, 7)]
+    partner = dump(1, {"world": (world, [REDUCE], False), "pair": ([1, 5], [REDUCE, REDUCE], True)})
+    culprit = dump(5, {"world": (world, [REDUCE], False), "pair": ([1, 5], [REDUCE], False)})
+    assert first(*others, partner, culprit) == ("fw.rank_missing_collective", 5)
+    assert first(culprit, partner, *others) == ("fw.rank_missing_collective", 5), "in whatever order they come"
+
+
+@pytest.mark.parametrize("odd", [0, 1, 3])
+def test_the_majority_decides_who_is_wrong_also_when_the_wrong_one_comes_first(odd: int) -> None:
+    ranks = list(range(4))
+    dumps = [dump(r, {"g": (ranks, [REDUCE, ("all_reduce", 512) if r == odd else REDUCE], True)}) for r in ranks]
+    assert first(*dumps) == ("fw.collective_shape_mismatch", odd)
+    dumps = [dump(r, {"g": (ranks, [REDUCE, GATHER if r == odd else REDUCE], True)}) for r in ranks]
+    assert first(*dumps) == ("fw.collective_mismatch", odd)
+
+
+def test_two_ranks_that_disagree_are_both_named_and_none_is_blamed() -> None:
+    one, other = (dump(r, {"g": ([0, 1], [REDUCE, call], True)}) for r, call in ((0, REDUCE), (1, GATHER)))
+    assert first(one, other) == ("fw.collective_mismatch", None)
+
+
+def test_ranks_in_a_circle_across_groups_are_said_and_the_odd_one_is_named() -> None:
+    ranks = [0, 1, 2]
+    some = [dump(r, {"tp": (ranks, [REDUCE], True)}) for r in (0, 2)]
+    odd = dump(1, {"dp": (ranks, [REDUCE], True)})
+    assert first(*some, odd) == ("fw.group_order_cycle", 1)
+
+
+def test_the_earliest_difference_counts_not_the_one_at_which_it_stands() -> None:
+    ranks = [0, 1, 2]
+    usual = [REDUCE, REDUCE, GATHER, REDUCE]
+    dumps = [dump(r, {"g": (ranks, [REDUCE, GATHER, *usual[2:]] if r == 2 else usual, True)}) for r in ranks]
+    (stall,) = evidence(*dumps).stalls.all
+    assert (stall.seq, set(stall.odd)) == (2, {2})
+
+
+def test_a_wait_of_seconds_says_little_and_of_less_nothing() -> None:
+    ranks = [0, 1, 2]
+
+    def after(age: float) -> float:
+        waiting = [dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}, age) for r in (0, 1)]
+        found = diagnose(evidence(*waiting, dump(2, {"g": (ranks, [REDUCE], False)}, age)).readings)
+        return sum(one.probability for one in found.ranked if one.hypothesis.cause == "fw.rank_missing_collective")
+
+    assert after(60) > 0.95
+    assert 0.5 < after(5) < 0.9
+    assert after(1) == 0
+
+
+def test_a_collective_that_all_have_entered_accuses_no_rank() -> None:
+    ranks = [0, 1, 2]
+    dumps = [dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}) for r in ranks]
+    (stall,) = evidence(*dumps).stalls.all
+    assert stall.complete
+    assert first(*dumps)[0] == "unknown"
+
+
+def test_gathers_whose_sizes_may_differ_by_rank_are_no_mismatch() -> None:
+    ranks = [0, 1, 2]
+    dumps = [dump(r, {"g": (ranks, [("gather", 8 * (r + 1)), REDUCE], True)}) for r in ranks]
+    (stall,) = evidence(*dumps).stalls.all
+    assert (stall.odd, stall.draw) == ({}, {})
