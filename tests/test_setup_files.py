@@ -80,4 +80,4 @@ def test_ci_runs_what_contributors_run() -> None:
     script = BASE / ".ci" / "run"
     assert script.stat().st_mode & 0o111
     commands = [line for line in script.read_text().splitlines() if line and not line.startswith("#")]
-    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test"]
+    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make lab test"]

@@ -42,6 +42,16 @@ def nodes_of(fleet: Fleet, signals: Sequence[Signal], job: Job | None) -> tuple[
     return list(dict.fromkeys(nodes)), odd
 
 
+def nodes_or_look(fleet: Fleet, firing: Sequence[Signal], job: Job | None) -> tuple[list[Node], list[str]]:
+    """The nodes to ask; none where the job is named and the fleet can be looked through for it. Raises Refused."""
+    try:
+        return nodes_of(fleet, firing, job)
+    except Refused:
+        if job is None or not fleet.nodes.exists():
+            raise
+        return [], ["the alert names no nodes, and none are on record: the fleet is looked through for the job"]
+
+
 def _no_nodes(signals: Sequence[Signal], job: Job | None) -> str:
     what = f"Alert {signals[0].name}" + (f" of job {job}" if job else "")
     on_record = "and no nodes of this job are on record" if job else "and no job"

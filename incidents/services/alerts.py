@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from incidents.alertmanager import Body, NotUnderstood, Signal, parsed, read
 from incidents.models import Alert, AlertDelivery, AlertSource, Fleet, Incident, Job, Node
-from incidents.services.alert_nodes import nodes_of
+from incidents.services.alert_nodes import nodes_or_look
 from incidents.services.fleet import Refused
 from incidents.services.response import open_incident
 from incidents.services.timeline import tell
@@ -119,7 +119,7 @@ def _act(delivery: AlertDelivery, job_name: str, signals: list[Signal], notes: S
         return None
     notes = [*notes, *_job_notes(signals)]
     if incident is None:
-        nodes, odd = _nodes_of(fleet, firing, job)
+        nodes, odd = nodes_or_look(fleet, firing, job)
         # Locked in the order of their keys: two bodies that name the same node at once open one incident.
         locked = Node.objects.select_for_update().filter(pk__in=[node.pk for node in nodes]).order_by("pk")
         if job is None:
@@ -128,16 +128,6 @@ def _act(delivery: AlertDelivery, job_name: str, signals: list[Signal], notes: S
             return _open(delivery, job, nodes, firing, [*notes, *odd])
     _join(incident, delivery, signals, notes)
     return incident
-
-
-def _nodes_of(fleet: Fleet, firing: Sequence[Signal], job: Job | None) -> tuple[list[Node], list[str]]:
-    """The nodes to ask; none where the job is named and the fleet can be looked through for it. Raises Refused."""
-    try:
-        return nodes_of(fleet, firing, job)
-    except Refused:
-        if job is None or not fleet.nodes.exists():
-            raise
-        return [], ["the alert names no nodes, and none are on record: the fleet is looked through for the job"]
 
 
 def _locked_job(fleet: Fleet, name: str) -> Job:
