@@ -76,7 +76,7 @@ class TestJudging:
         assert told["cause"] == "fw.rank_stopped"
         assert (told["subject"]["rank"], told["subject"]["node"]) == (1, "gpu-002")
         assert told["probability"] > 0.9
-        assert "never entered collective" in shown(incident).lead.consequences[0]
+        assert "is not in the collective that the others are in" in shown(incident).lead.consequences[0]
         assert list(broken_links(Incident.objects.get(pk=incident.pk))) == []
 
     def test_the_same_news_is_judged_once(self, incident: Incident) -> None:
@@ -114,8 +114,7 @@ class TestJudging:
         judge(incident.pk)
         store(incident, [read(*GOOD_PORTS)])
         judge(incident.pk)
-        assert [told["cause"] for told in verdicts(incident)] == ["ib.link_down", "unknown"]
-        assert [told["change"] for told in verdicts(incident)] == ["first", "another"]
+        assert list(Ranking.objects.order_by("pk").values_list("cause", flat=True)) == ["ib.link_down", "unknown"]
 
     def test_small_steps_that_add_up_are_told(self, incident: Incident) -> None:
         """0.50, 0.57, 0.64: the second step is small, and together they are not."""
@@ -174,7 +173,7 @@ class TestJudging:
     def test_a_judgement_that_stops_gives_the_lease_back(
         self, incident: Incident, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def stops(_: object) -> None:
+        def stops(*_: object) -> None:
             raise RuntimeError("stopped")
 
         store(incident, stopped_rank("gpu-002"))
@@ -190,8 +189,8 @@ class TestJudging:
         store(incident, [read(*GOOD_PORTS)])
         real, more = diagnose, [stopped_rank("gpu-002")]
 
-        def slow(evidence: Any) -> Any:
-            found = real(evidence)
+        def slow(evidence: Any, asked: Any) -> Any:
+            found = real(evidence, asked)
             if more:
                 store(incident, more.pop())
             return found
@@ -200,19 +199,14 @@ class TestJudging:
         assert judge(incident.pk) == 2
         assert Incident.objects.get(pk=incident.pk).rankings.first().cause == "fw.rank_stopped"  # type: ignore[union-attr]
 
-    def test_the_sweeper_rings_for_what_nobody_judged(
-        self, incident: Incident, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        rung: list[int] = []
-        monkeypatch.setattr(diagnosing, "_ring", rung.append)
+    def test_the_sweeper_judges_what_nobody_judged(self, incident: Incident) -> None:
         assert diagnosing.sweep_unjudged() == 0
         store(incident, stopped_rank("gpu-002"))
-        assert diagnosing.sweep_unjudged() == 1
-        assert rung == [incident.pk]
         Incident.objects.filter(pk=incident.pk).update(judging_until=timezone.now() + diagnosing.LEASE)
         assert diagnosing.sweep_unjudged() == 0, "somebody does"
         Incident.objects.filter(pk=incident.pk).update(judging_until=None)
-        judge(incident.pk)
+        assert diagnosing.sweep_unjudged() == 1
+        assert verdicts(incident)[0]["cause"] == "fw.rank_stopped"
         assert diagnosing.sweep_unjudged() == 0
         store(incident, [read(*GOOD_PORTS)])
         Incident.objects.filter(pk=incident.pk).update(closed_at=timezone.now())

@@ -14,6 +14,7 @@ from django.utils import timezone
 from incidents.models import Incident, Ranking, Reading
 from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
+from incidents.services.runs import SCAN
 from incidents.services.timeline import tell
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.core import stored
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 TASK = "incidents.judge"
 LEASE = timedelta(seconds=30)  # how long one worker may take for one judgement
 MOVED = 0.1  # a change of the verdict's share that is worth a line; judgement
+TOLD = 0.5  # below this share a cause is shown, and not told in the timeline; judgement
 
 
 def ring_on_commit(incident_id: int) -> None:
@@ -74,7 +76,8 @@ def _judge(incident_id: int) -> int:
     incident = Incident.objects.get(pk=incident_id)
     if newest <= incident.judged_reading:
         return 0
-    body = told(diagnose(evidence_of(incident, newest)))
+    asked = incident.nodes.values_list("name", flat=True)
+    body = told(diagnose(evidence_of(incident, newest), asked))
     ranking = _record(incident, newest, body)
     if ranking is not None:
         look_closer(incident, ranking)
@@ -83,7 +86,9 @@ def _judge(incident_id: int) -> int:
 
 def evidence_of(incident: Incident, until: int) -> Iterator[Seen]:
     """The best readings of an incident up to the reading `until`, which a ranking names as its last. One query."""
-    rows = Reading.objects.filter(run__incident=incident, pk__lte=until).best().select_related("node").order_by("pk")
+    # Not what a look at the whole fleet for the job saw on nodes that are not the job's.
+    mine = Reading.objects.filter(run__incident=incident, pk__lte=until, node__in=incident.nodes.all())
+    rows = mine.exclude(run__suite=SCAN).best().select_related("node").order_by("pk")
     for row in rows.iterator(chunk_size=500):
         yield stored(row.node.name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
 
@@ -121,9 +126,9 @@ def _tell(incident: Incident, ranking: Ranking, says: str) -> None:
     last = event.payload if event is not None else None
     now = {"cause": ranking.cause, "subject": ranking.subject}
     if last is None:
-        change, worth = "first", ranking.cause not in UNNAMED
+        change, worth = "first", ranking.cause not in UNNAMED and ranking.probability >= TOLD
     elif not same(last, now):
-        change, worth = "another", True
+        change, worth = "another", ranking.cause in UNNAMED or ranking.probability >= TOLD
     else:
         moved = ranking.probability - last["probability"]
         change, worth = "surer" if moved > 0 else "less sure", abs(moved) >= MOVED
@@ -134,11 +139,9 @@ def _tell(incident: Incident, ranking: Ranking, says: str) -> None:
 
 
 def sweep_unjudged() -> int:
-    """Ring for open incidents with evidence that nobody judges."""
+    """Judge open incidents whose evidence nobody judges: their bells may wait behind whole captures in the queue."""
     now = timezone.now()
     free = Q(judging_until=None) | Q(judging_until__lt=now)
     newest = Incident.objects.filter(free, closed_at=None).annotate(newest=Max("runs__readings__pk"))
     behind = list(newest.filter(newest__gt=F("judged_reading")).values_list("pk", flat=True)[:64])
-    for incident_id in behind:
-        _ring(incident_id)
-    return len(behind)
+    return sum(judge(incident_id) for incident_id in behind)

@@ -32,9 +32,10 @@ def look_closer(incident: Incident, ranking: Ranking) -> int:
         for one in ranking.body["hypotheses"]
         if one["probability"] >= LIKELY and "rank" in one["subject"] and one["subject"].get("node")
     ]
-    nodes = list(incident.nodes.filter(name__in=names).order_by("name")[:MOST_SUSPECTS])
+    nodes = sorted(incident.nodes.filter(name__in=names), key=lambda node: names.index(node.name))
     asked = set(incident.runs.filter(suite=SUSPECTS).values_list("shards__nodes", flat=True))
-    wanted = [node for node in nodes if node.pk not in asked and _stacks_missing(incident, node)]
+    left = max(0, MOST_SUSPECTS - len(asked))
+    wanted = [node for node in nodes if node.pk not in asked and _stacks_missing(incident, node)][:left]
     return _ask(incident, SUSPECTS, wanted) if incident.closed_at is None else 0
 
 

@@ -44,14 +44,15 @@ def settle_scan(incident_id: int) -> bool:
         return False
     seen = _running(Reading.objects.filter(run=run, probe="rank.map", outcome="ok").select_related("node"))
     named = [job for job in seen if incident.looking_for in job.names]
-    only = seen if len(seen) == 1 else []
+    answered = run.visits.filter(reason="").count()
+    whole = answered == run.node_count
+    only = seen if len(seen) == 1 and whole else []
     chosen = named or only
     if chosen:
         nodes = list(Node.objects.filter(pk__in=chosen[0].nodes))
         how = "named" if named else "only"
-        _take(incident, nodes, None, how=how, called=chosen[0].called, ranks=chosen[0].ranks)
+        _take(incident, nodes, None, whole and how == "named", how=how, called=chosen[0].called, ranks=chosen[0].ranks)
         return True
-    answered = run.visits.filter(reason="").count()
     jobs = [
         {"name": job.called, "nodes": nodeset.fold(job.nodes.values()), "ranks": job.ranks}
         for job in sorted(seen, key=lambda job: -job.ranks)[:MOST_TOLD]
@@ -65,7 +66,8 @@ def _running(readings: Iterable[Reading]) -> list[Running]:
     found: dict[str, Running] = {}
     for reading in readings:
         for rank in (reading.facts or {}).get("ranks", ()):
-            names = {str(rank[key]) for key in ("run_id", "slurm_job") if rank.get(key)}
+            # torchrun calls a job "none" that was given no id.
+            names = {str(rank[key]) for key in ("run_id", "slurm_job") if rank.get(key) not in (None, "", "none")}
             key = min(names, default=str(rank.get("master") or reading.node.name))
             job = found.setdefault(key, Running())
             job.names |= names
@@ -82,14 +84,15 @@ def set_scope(incident: Incident, what: str, by: User, add: bool) -> Incident:
         raise Refused(f"INC-{incident.pk} is closed.")
     if incident.nodes.exists():
         raise Refused(f"INC-{incident.pk} has its nodes by now.")
-    _take(incident, response.nodes_said(incident.fleet, what, by, add), by, how="said")
+    _take(incident, response.nodes_said(incident.fleet, what, by, add), by, True, how="said")
     return incident
 
 
-def _take(incident: Incident, nodes: Sequence[Node], by: User | None, **said: object) -> None:
+def _take(incident: Incident, nodes: Sequence[Node], by: User | None, sure: bool, **said: object) -> None:
+    """`sure`: these are the job's nodes, all of them: so they are recorded."""
     incident.nodes.set(Node.objects.select_for_update().filter(pk__in=[node.pk for node in nodes]).order_by("pk"))
     job = incident.job
-    if incident.looking_for and said.get("how") != "only":
+    if incident.looking_for and sure:
         job, _ = Job.objects.get_or_create(fleet=incident.fleet, name=incident.looking_for)
         job.nodes.set(nodes)  # so that the job's name is enough the next time
     incident.job = job

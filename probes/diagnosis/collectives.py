@@ -35,7 +35,8 @@ class Waiting:
 class Stall:
     """One group in which somebody waits, at the lowest such place.
 
-    `late`: members that have not enqueued `seq` (with how far each is), `silent`: members without a dump, `odd`: ranks
+    `late`: members that have not enqueued `seq` (with how far each is), `silent`: members without a dump,
+    `unknown`: members of whom nothing can be told, `odd`: ranks
     that run another collective there than most, with what they run; empty where it is a draw and `draw` says so.
     """
 
@@ -47,6 +48,7 @@ class Stall:
     waiting: dict[int, Waiting]
     late: dict[int, int] = field(default_factory=dict)
     silent: frozenset[int] = frozenset()
+    unknown: frozenset[int] = frozenset()
     odd: dict[int, Signature] = field(default_factory=dict)
     draw: dict[int, Signature] = field(default_factory=dict)
 
@@ -64,7 +66,10 @@ class Stall:
     @property
     def complete(self) -> bool:
         """Everybody is in it, with the same operation: it was launched everywhere and does not end."""
-        return not (self.late or self.silent or self.odd or self.draw) and set(self.waiting) == self.members
+        return (
+            not (self.late or self.silent or self.unknown or self.odd or self.draw)
+            and set(self.waiting) == self.members
+        )
 
 
 @dataclass(slots=True)
@@ -80,17 +85,17 @@ class Stalls:
     moving: bool | None = None
 
 
-def stalls_of(job: Job) -> Stalls:
-    """Merge the dumps of all ranks."""
+def stalls_of(job: Job, unanswered: bool = False) -> Stalls:
+    """Merge the dumps of all ranks. `unanswered`: some nodes have not told theirs, so a missing dump means nothing."""
     dumps = {rank: view.dump for rank, view in job.ranks.items() if view.dump is not None}
     found = Stalls()
     for name, groups in _by_group(dumps).items():
-        stall = _stall(job, name, groups, dumps)
+        stall = _stall(job, name, groups, dumps, unanswered)
         if stall is not None:
             found.all.append(stall)
     found.moving = _moving(dumps, found.all)
     if not found.all:
-        found.silent = _silent(job, dumps)
+        found.silent = () if unanswered else _silent(job, dumps)
     found.all = [stall for stall in found.all if stall.age_s is None or stall.age_s >= YOUNG_S]
     found.all.sort(key=lambda stall: -(stall.age_s or 0.0))
     _blame(found)
@@ -116,7 +121,9 @@ def _by_group(dumps: Mapping[int, Dump]) -> dict[GroupKey, dict[int, Group]]:
     return found
 
 
-def _stall(job: Job, key: GroupKey, groups: Mapping[int, Group], dumps: Mapping[int, Dump]) -> Stall | None:
+def _stall(
+    job: Job, key: GroupKey, groups: Mapping[int, Group], dumps: Mapping[int, Dump], unanswered: bool
+) -> Stall | None:
     waiting = {rank: one for rank, group in groups.items() if (one := _waiting(rank, group, dumps[rank]))}
     if not waiting:
         return None
@@ -128,8 +135,17 @@ def _stall(job: Job, key: GroupKey, groups: Mapping[int, Group], dumps: Mapping[
     stall = Stall(key[0], desc, seq, what, members, here)
     reached = {rank: group.enqueued or 0 for rank, group in groups.items()}
     silent = members - set(dumps)
-    stall.silent = frozenset(silent)
-    stall.late = {rank: reached.get(rank, 0) for rank in sorted(members - silent) if reached.get(rank, 0) < seq}
+    few = not unanswered and len(silent) <= max(1, len(members) // 8)
+    stall.silent = frozenset(silent) if few else frozenset()
+    stall.unknown = silent if not few else frozenset()
+    began = min((one.entry.created_at for one in here.values() if one.entry.created_at is not None), default=None)
+    for rank in sorted(members - silent):
+        if reached.get(rank, 0) >= seq:
+            continue
+        if _tells(rank, key, groups, dumps[rank], began):
+            stall.late[rank] = reached.get(rank, 0)
+        else:
+            stall.unknown |= {rank}
     _differences(stall, groups, dumps)
     return stall
 
@@ -142,6 +158,19 @@ def _silent(job: Job, dumps: Mapping[int, Dump]) -> tuple[int, ...]:
     return tuple(absent) if len(dumps) > 1 and len(absent) <= max(1, len(members) // 8) else ()
 
 
+def _tells(rank: int, key: GroupKey, groups: Mapping[int, Group], dump: Dump, began: float | None) -> bool:
+    """Whether a dump can prove that its rank is late: it was taken after the others began to wait (a second for clocks
+    that differ), and it holds the group, or is known to hold all that there is."""
+    moment = dump.mtime if dump.how == "file" else dump.at
+    if began is not None and moment and moment < began - 1.0:
+        return False
+    group = groups.get(rank)
+    if group is None or not group.held:
+        told = group.told[0] if group is not None and group.told is not None else None
+        return told is None and not dump.problems
+    return True
+
+
 def _default(name: str, desc: str) -> bool:
     return desc == "default_pg" or (not desc and name in ("0", ""))
 
@@ -151,8 +180,9 @@ def _waiting(rank: int, group: Group, dump: Dump) -> Waiting | None:
     if not entries:
         return None
     entry = min(entries, key=lambda one: one.seq or 0)
-    age = dump.at - entry.created_at if dump.at and entry.created_at is not None else None
-    if age is not None and (age < 0 or dump.mtime is not None and dump.how == "file" and dump.at < dump.mtime):
+    moment = dump.mtime if dump.how == "file" else dump.at  # a file tells of the moment when it was written
+    age = moment - entry.created_at if moment and entry.created_at is not None else None
+    if age is not None and age < 0:
         age = None
     return Waiting(rank, entry.seq or 0, dump.signatures[entry.signature], entry, age)
 
@@ -216,9 +246,11 @@ def _blame(found: Stalls) -> None:
         others = set(stall.late) | set(stall.silent)
         for rank in stall.waiting:
             waits_for.setdefault(rank, set()).update(others - {rank})
+    # Whoever waits in a group that stands is not free to come, whatever that group waits for.
+    bound = {rank for stall in found.all for rank in stall.waiting}
     for stall in found.all:
         for rank in sorted(set(stall.late) | stall.silent):
-            if not waits_for.get(rank):
+            if rank not in bound and not waits_for.get(rank):
                 found.culprits.setdefault(rank, stall)
     if found.culprits or any(stall.odd or stall.draw for stall in found.all):
         return

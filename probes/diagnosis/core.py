@@ -71,18 +71,25 @@ def stored(node: str, probe: str, outcome: Outcome, why: str, facts: Any, findin
 
 
 class Evidence:
-    """All that was seen in one incident. Built once; rules only read it."""
+    """All that was seen in one incident. Built once; rules only read it. `asked`: every node that was asked, also those
+    that have not answered; without it those that are seen."""
 
-    def __init__(self, readings: Iterable[Seen]) -> None:
+    def __init__(self, readings: Iterable[Seen], asked: Iterable[str] = ()) -> None:
         self.readings = tuple(readings)
         self.by_probe: dict[str, list[Seen]] = {}
         for one in self.readings:
             self.by_probe.setdefault(one.probe, []).append(one)
-        self.nodes = tuple(dict.fromkeys(one.node for one in self.readings if one.node))
+        seen = (one.node for one in self.readings if one.node)
+        self.nodes = tuple(dict.fromkeys((*asked, *seen)))
 
     def of(self, probe: str) -> Iterator[Seen]:
         """The readings of a probe that have facts."""
         return (one for one in self.by_probe.get(probe, ()) if one.facts is not None)
+
+    def unanswered(self, probe: str) -> tuple[str, ...]:
+        """Nodes that were asked and have not answered this probe: what is there is not known. "Absent" is an answer."""
+        answered = {one.node for one in self.by_probe.get(probe, ()) if one.outcome in ("ok", "absent")}
+        return tuple(node for node in self.nodes if node not in answered)
 
     def findings(self, *codes: str) -> Iterator[tuple[Seen, Finding]]:
         """Every finding with one of these codes, with the reading it stands on."""
@@ -103,7 +110,7 @@ class Evidence:
         """Where ranks wait for each other, a diagnosis.collectives.Stalls."""
         from probes.diagnosis.collectives import stalls_of
 
-        return stalls_of(self.job)
+        return stalls_of(self.job, bool(self.unanswered("rank.flight_recorder")))
 
     @functools.cached_property
     def suspects(self) -> Any:

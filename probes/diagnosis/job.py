@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -45,9 +46,10 @@ class RankView:
 
     @property
     def stopped(self) -> bool:
-        """In state T (stopped) or t (traced), as far as anybody looked."""
-        seen = self.process or self.stack
-        return seen is not None and seen.state in ("T", "t")
+        """In state T (stopped) or t (traced), at both looks where there were two: a profiler traces for a moment."""
+        if self.process is not None:
+            return self.process.state in ("T", "t") and self.process.state_before in ("T", "t", "")
+        return self.stack is not None and self.stack.state in ("T", "t")
 
     @property
     def subject(self) -> dict[str, str | int]:
@@ -76,6 +78,8 @@ class Job:
 
     ranks: dict[int, RankView] = field(default_factory=dict)
     world_size: int | None = None
+    name: tuple[str | None, str | None, str | None] | None = None  # run id, Slurm job, master; None: nothing tells it
+    others: int = 0  # other jobs on the same nodes
     events: list[tuple[LogEvent, RankLog, Seen]] = field(default_factory=list)  # of all logs, also of launchers
 
     def view(self, rank: int) -> RankView:
@@ -102,8 +106,12 @@ def job_of(evidence: Evidence) -> Job:
     """Put together what the rank probes saw. Where two processes say that they are the same rank, the later one counts
     (a job that was started again)."""
     job = Job()
-    for one in evidence.of("rank.map"):
-        for rank in one.facts.ranks:
+    placed = [(one, rank) for one in evidence.of("rank.map") for rank in one.facts.ranks]
+    sizes = Counter(_named(rank) for _, rank in placed)
+    job.name = max(sizes, key=lambda name: sizes[name], default=None)
+    job.others = len(sizes) - 1 if sizes else 0
+    for one, rank in placed:
+        if _named(rank) == job.name:
             _place(job, one, rank)
     for one in evidence.of("rank.process"):
         for process in one.facts.processes:
@@ -113,8 +121,11 @@ def job_of(evidence: Evidence) -> Job:
             _stack(job, one, stack)
     for one in evidence.of("rank.flight_recorder"):
         for dump in one.facts.dumps:
-            _dump(job, one, dump)
+            if not _another(job, dump):
+                _dump(job, one, dump)
         for missing in one.facts.missing:
+            if _another(job, missing):
+                continue
             view = job.view(missing.rank)
             if view.dump is None:
                 view.no_dump = missing
@@ -129,6 +140,16 @@ def job_of(evidence: Evidence) -> Job:
         told = [n for event, _, _ in job.events if (n := event.more.get("nranks")) and isinstance(n, int)]
         job.world_size = max(told, default=None)
     return job
+
+
+def _named(of: Rank | Dump | Missing) -> tuple[str | None, str | None, str | None]:
+    return (of.run_id, of.slurm_job, of.master)
+
+
+def _another(job: Job, of: Dump | Missing) -> bool:
+    """Whether this tells of another job on the same nodes. What says nothing of its job may be of this one."""
+    said = _named(of)
+    return job.name is not None and any(said) and said != job.name
 
 
 def _known(job: Job, seen: Seen, rank: int) -> RankView:
@@ -152,6 +173,12 @@ def _place(job: Job, seen: Seen, rank: Rank) -> None:
     _sized(job, rank.world_size)
 
 
+def _of_another_process(job: Job, seen: Seen, rank: int, pid: int | None) -> bool:
+    """Where the job's own process of this rank is known, another one with the same number is of another job."""
+    there = job.ranks.get(rank)
+    return there is not None and there.place is not None and (there.node, there.pid) != (seen.node, pid)
+
+
 def _process(job: Job, seen: Seen, process: Process) -> None:
     view = _known(job, seen, process.rank)
     if process.worker_of is not None:
@@ -164,7 +191,7 @@ def _process(job: Job, seen: Seen, process: Process) -> None:
 
 
 def _stack(job: Job, seen: Seen, stack: ProcessStack) -> None:
-    if stack.rank is None:
+    if stack.rank is None or (not stack.worker and _of_another_process(job, seen, stack.rank, stack.pid)):
         return
     view = _known(job, seen, stack.rank)
     if stack.worker:

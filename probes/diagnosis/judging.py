@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from probes.diagnosis import rules
-from probes.diagnosis.core import Evidence, Hypothesis, Rule, Seen
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
 
@@ -44,9 +44,12 @@ def all_rules() -> Mapping[str, Rule]:
     return found
 
 
-def diagnose(readings: Iterable[Seen]) -> Diagnosis:
-    """Judge everything that was seen. A rule that fails on it is said and costs only its own hypotheses."""
-    evidence = Evidence(readings)
+def diagnose(readings: Iterable[Seen], asked: Iterable[str] = ()) -> Diagnosis:
+    """Judge everything that was seen on the nodes that were `asked`.
+
+    A rule that fails on it is said and costs only its own hypotheses.
+    """
+    evidence = Evidence(readings, asked)
     found: list[Hypothesis] = []
     failed = {}
     for name, rule in all_rules().items():
@@ -58,8 +61,31 @@ def diagnose(readings: Iterable[Seen]) -> Diagnosis:
     quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) else ()
     if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
         quiet += ("ended_after_work",)
-    ranked = rank(found, quiet)
+    ranked = rank(found, quiet, _going_on(evidence) if quiet else (), _gap(evidence))
     return Diagnosis(ranked, path_states(evidence, ranked), failed)
+
+
+def _going_on(evidence: Evidence) -> tuple[Reason, ...]:
+    """On what it stands that training goes on: the dumps in which nobody waits."""
+    dumps = [one for one in evidence.of("rank.flight_recorder") if one.facts.dumps]
+    says = "work of the ranks ended a moment before this dump, and nobody waits"
+    return tuple(Reason(says, one.ref) for one in dumps[:4]) if evidence.stalls.moving is True else ()
+
+
+def _gap(evidence: Evidence) -> str:
+    """What was not seen at all, as a headline: a node that gave no answer, or that no training runs here; else ""."""
+    heard = {one.node for one in evidence.readings if one.outcome not in ("unreachable", "skipped")}
+    tried = {one.node for one in evidence.readings}
+    dead = [node for node in evidence.nodes if node in tried - heard]
+    if dead and len(dead) == len(evidence.nodes):
+        return "No node answered: nothing is known"
+    if dead:
+        more = f" and {len(dead) - 3} more" if len(dead) > 3 else ""
+        return f"{', '.join(dead[:3])}{more} did not answer: what is there is not known"
+    maps = {one.node: one.outcome for one in evidence.by_probe.get("rank.map", ())}
+    if evidence.nodes and all(maps.get(node) == "absent" for node in evidence.nodes):
+        return "No training process was found on " + ("these nodes" if len(evidence.nodes) > 1 else "this node")
+    return ""
 
 
 def _advances(evidence: Evidence, failed: dict[str, str]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
 
+from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence
 from probes.diagnosis.ranking import Ranked
 
@@ -16,6 +17,8 @@ State = Literal["ruled out", "suspect", "implicated", "not known"]
 WORST: tuple[State, ...] = ("ruled out", "not known", "suspect", "implicated")
 IMPLICATED, SUSPECT = 0.5, 0.02  # judgement: shares of the ranking
 ANSWERED = ("ok", "absent")
+# That nothing was found to ask is no proof of health: a tool may be missing, a driver not loaded, the job elsewhere.
+NOTHING_THERE = ("not found on these nodes", "no training process was found on these nodes")
 Share = tuple[float, str, str]  # of a cause: the weight of its best hypothesis, its sentence, the first reading for it
 NO_SHARE: Share = (0.0, "", "")
 
@@ -80,16 +83,32 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             return "suspect", finding.says, seen.ref
     if lacks := step.get("lacks"):
         return "not known", f"Golden15 does not have it yet: {lacks}", ""
+    if step.get("settles") == "standstill" and not _settled(evidence):
+        return (
+            "not known",
+            f"no collective has waited for {LONG_S:.0f} s yet, and none was seen to end: a later look tells",
+            "",
+        )
     return _asked(step.get("probes", ()), evidence)
+
+
+def _settled(evidence: Evidence) -> bool:
+    """Whether "nobody is missing, all agree" can be said: the job goes on, or stands for long enough to see who is not
+    there. Without any dump the usual words say what is missing."""
+    if not any(evidence.of("rank.flight_recorder")):
+        return True
+    stalls = evidence.stalls
+    return stalls.moving is True or any(one.age_s is None or one.age_s >= LONG_S for one in stalls.all)
 
 
 def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
     for probe in probes:
         readings = evidence.by_probe.get(probe, [])
         if not readings:
-            return "not known", f"{probe} was not asked", ""
+            why = f"{probe} was not asked" if evidence.nodes else f"no file here tells what {probe} asks"
+            return "not known", why, ""
         silent = [one for one in readings if one.outcome not in ANSWERED]
-        missing = len(evidence.nodes) - len({one.node for one in readings})
+        missing = len(set(evidence.nodes) - {one.node for one in readings})
         if silent:
             one = silent[0]
             more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
@@ -98,5 +117,5 @@ def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
             return "not known", f"{probe} has not answered yet on {missing} of {len(evidence.nodes)} nodes", ""
     answered = sum(one.outcome == "ok" for probe in probes for one in evidence.by_probe[probe])
     if not answered:
-        return "ruled out", f"{', '.join(probes)}: there is no such thing on these nodes", ""
+        return "not known", f"{', '.join(probes)}: {NOTHING_THERE[probes[0].partition('.')[0] == 'rank']}", ""
     return "ruled out", f"{', '.join(probes)}: {answered} reading{'s' * (answered > 1)}, nothing speaks for it", ""

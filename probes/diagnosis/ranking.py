@@ -69,17 +69,21 @@ def strength(signals: Sequence[str]) -> float:
     return product
 
 
-def rank(hypotheses: Sequence[Hypothesis], quiet: Sequence[str] = ()) -> tuple[Ranked, ...]:
-    """Most probable first, "none" and "unknown" included. `quiet` are signals for that nothing is wrong."""
+def rank(
+    hypotheses: Sequence[Hypothesis], quiet: Sequence[str] = (), on: Sequence[Reason] = (), gap: str = ""
+) -> tuple[Ranked, ...]:
+    """Most probable first, "none" and "unknown" included. `quiet` are signals for that nothing is wrong, which stand
+    `on` these readings; `gap` says what was not seen at all and may hold the answer."""
     found = _merged(hypotheses)
     roots: list[tuple[Hypothesis, list[Hypothesis]]] = []
     for one in found:
         if not any(_explained(one, other) for other in found):
             roots.append((one, [other for other in found if _explained(other, one)]))
-    weighed = [(_weight(one, under), one, tuple(under)) for one, under in roots]
+    doubt = strength(quiet)  # what speaks for "nothing is wrong" speaks against each cause
+    weighed = [(_weight(one, under) / doubt, one, tuple(under)) for one, under in roots]
     weighed += [
-        (_base("none") * strength(quiet), _nothing(quiet), ()),
-        (_base("unknown"), _else(bool(roots)), ()),
+        (_base("none") * strength(quiet), _nothing(quiet, on), ()),
+        (_base("unknown"), _else(bool(roots), gap), ()),
     ]
     total = sum(weight for weight, _, _ in weighed)
     ranked = [Ranked(one, weight / total, under) for weight, one, under in weighed]
@@ -129,15 +133,15 @@ def _once(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
     return tuple(dict.fromkeys(reasons))
 
 
-def _nothing(quiet: Sequence[str]) -> Hypothesis:
+def _nothing(quiet: Sequence[str], on: Sequence[Reason]) -> Hypothesis:
     says = "No probe found anything wrong"
     if "training_advances" in quiet:
         says = "Training goes on, and no probe found anything wrong"
     elif "ended_after_work" in quiet:
         says = "The job had ended its work: only the end of a process was not clean"
-    return Hypothesis("none", {}, says, (), ())
+    return Hypothesis("none", {}, says, tuple(on), ())
 
 
-def _else(others: bool) -> Hypothesis:
-    says = "Something else, which no rule here knows" if others else "The evidence does not decide"
+def _else(others: bool, gap: str) -> Hypothesis:
+    says = gap or ("Something else, which no rule here knows" if others else "The evidence does not decide")
     return Hypothesis("unknown", {}, says, (), ())

@@ -71,18 +71,19 @@ def _by_recorder(evidence: Evidence) -> Iterator[Suspect]:
             f"{ranks_said(list(stall.waiting))} {waits}{long} in {stall.called}",
             job.view(next(iter(stall.waiting))).ref("rank.flight_recorder"),
         )
+        against: tuple[Reason, ...] = ()
         if rank in stall.silent:
             signals: tuple[str, ...] = ("rank_without_dump",)
-            why = view.no_dump.why if view.no_dump is not None else "nobody brought one"
+            why = view.no_dump.why if view.no_dump is not None else "none was found"
             own = Reason(f"rank {rank} has no flight-recorder dump: {why}", view.ref("rank.flight_recorder"))
+            against = (Reason("a dump that nobody collected looks the same", peers.reading),)
         else:
             signals = (_behind(stall.age_s),)
             reached = stall.late.get(rank, 0)
             said = f"entered #{reached} last" if reached else "entered none"
             own = Reason(f"rank {rank} {said} of that group", view.ref("rank.flight_recorder"))
-        yield Suspect(
-            view, f"never entered {stall.called}", (peers, own), signals, (stall,), waiting=frozenset(stall.waiting)
-        )
+        waiting = frozenset(stall.waiting)
+        yield Suspect(view, f"never entered {stall.called}", (peers, own), signals, (stall,), against, waiting)
 
 
 def _behind(age_s: float | None) -> str:
@@ -95,7 +96,7 @@ def _by_absence(evidence: Evidence) -> Iterator[Suspect]:
     """Nobody waits any more, and one rank has left no dump."""
     for rank in evidence.stalls.silent:
         view = evidence.job.view(rank)
-        why = view.no_dump.why if view.no_dump is not None else "nobody brought one"
+        why = view.no_dump.why if view.no_dump is not None else "none was found"
         others = [one for one, other in evidence.job.ranks.items() if other.dump is not None]
         because = Reason(
             f"{ranks_said(others)} left flight-recorder dumps, rank {rank} did not: {why}",
@@ -155,7 +156,7 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
     waits = {rank: view.waits for rank, view in job.ranks.items() if view.stack is not None and view.stack.threads}
     within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER}
     outside = [rank for rank in waits if rank not in within]
-    if not outside or len(within) < max(1, len(outside)):
+    if not outside or len(within) < 2 * len(outside):
         return
     if evidence.stalls.moving or evidence.stalls.culprits or evidence.stalls.cycle:
         return

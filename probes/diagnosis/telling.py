@@ -16,7 +16,8 @@ MOST = 20  # hypotheses that are told; the rest has no weight
 
 def told(diagnosis: Diagnosis, unread: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
     """The whole diagnosis. Probabilities are rounded so that those told still sum to 1 (within 0.001)."""
-    ranked = diagnosis.ranked[:MOST]
+    always = ("none", "unknown")
+    ranked = [one for i, one in enumerate(diagnosis.ranked) if i < MOST or one.hypothesis.cause in always]
     shares = rounded([one.probability for one in ranked])
     return {
         "schema": SCHEMA,

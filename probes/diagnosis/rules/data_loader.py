@@ -15,7 +15,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for rank, suspect in evidence.suspects.items():
         waits = suspect.view.waits
         if waits is not None and (waits.kind == "data loader" or "data loader" in waits.within):
-            yield _starved(rank, suspect.view, waits)
+            yield _starved(rank, suspect.view, waits, suspect.signals == ("rank_elsewhere_by_stack",))
     for event, log, seen in evidence.job.said("loader_killed", "loader_timeout"):
         if event.rank is None:
             continue
@@ -31,7 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         )
 
 
-def _starved(rank: int, view: RankView, waits: Wait) -> Hypothesis:
+def _starved(rank: int, view: RankView, waits: Wait, one_look: bool) -> Hypothesis:
     because = [Reason(f"rank {rank}: main thread in {waits}", view.ref("rank.stack"))]
     signals = ["in_data_loader"]
     where = f" at {waits.at.short}" if waits.at is not None else ""
@@ -50,6 +50,8 @@ def _starved(rank: int, view: RankView, waits: Wait) -> Hypothesis:
         break
     if not workers and waits.at is not None:  # num_workers=0: the rank computes its samples itself
         signals.append("loader_worker_busy_or_asleep")
+    if one_look:
+        signals = ["in_data_loader_one_look"]
     return Hypothesis(
         CAUSE,
         view.subject,

@@ -12,13 +12,15 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         view = suspect.view
         because = list(suspect.because)
         waits = view.waits
-        if waits is not None and waits.kind != "unknown":
-            own = Reason(f"its main thread is in {waits}", view.ref("rank.stack"))
+        # A stack of a rank that left no dump may be of any moment: it may have died since.
+        is_in = "is" if view.dump is not None or view.place is not None else "was, when its stack was taken,"
+        if waits is not None and waits.kind not in ("unknown", "stopped"):
+            own = Reason(f"its main thread {is_in} in {waits}", view.ref("rank.stack"))
             because += [own] if not any("main thread" in reason.says for reason in because) else []
         subject = view.subject
         if suspect.stalls:
             subject["group"] = suspect.stalls[0].desc or suspect.stalls[0].group
-        place = f": it is in {waits}" if waits is not None and waits.kind not in ("unknown", "stopped") else ""
+        place = f": it {is_in} in {waits}" if waits is not None and waits.kind not in ("unknown", "stopped") else ""
         yield Hypothesis(
             "fw.rank_missing_collective",
             subject,

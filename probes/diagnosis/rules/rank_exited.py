@@ -21,7 +21,11 @@ OF_OTHERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "ChildFai
 WORDS_OF_OTHERS = ("onnection closed by peer", "onnection reset by peer", "Timed out waiting",
     "NCCL communicator was aborted", "ncclRemoteError", "Broken pipe", "monitoredBarrier", "failed to connect",
     "wait timeout", "DataLoader worker", "Detected mismatch between collectives", "did not receive grad",
-    "finished reduction in the prior iteration", "Application timeout caused pair closure")  # fmt: skip
+    "finished reduction in the prior iteration", "Application timeout caused pair closure",
+    "remote process exited", "NCCL error", "unhandled system error", "ncclSystemError")  # fmt: skip
+
+# What torch writes on a rank that waited too long, before it takes itself down with SIGABRT.
+OF_WATCHDOG = ("watchdog_timeout", "watchdog_ended", "watchdog_status", "heartbeat", "blocking_wait")
 
 Said = tuple[LogEvent, RankLog, Seen]
 
@@ -57,13 +61,20 @@ def _of_others(event: LogEvent) -> bool:
 
 def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
     """By a signal that torchrun did not send: its list shows -9, -11 ...; SIGTERM is what it sends the survivors."""
+    waited = {event.rank for event, _, _ in evidence.job.said(*OF_WATCHDOG)}
+    aborted = aborted_at_exit(evidence)
     for event, log, seen in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
         rank = event.rank if event.rank is not None else next(iter(event.about), None)
         if rank is None or event.secondary or event.code is None or event.code >= 0 or event.code in (-15, -2, -1):
             continue
         if event.code == -6 and any(one.rank == rank for one, _, _ in evidence.job.said("collective_mismatch")):
             continue  # gloo aborts the rank that receives more than it expects: told by another rule
-        if rank in aborted_at_exit(evidence):
+        if event.code == -6 and rank in waited:
+            continue  # torch's watchdog ends the ranks that waited too long, by an exception that nobody catches
+        if event.code == -6 and not any(one.rank == rank for one, _, _ in evidence.job.events):
+            yield _exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), ("abort_of_unknown_reason",))
+            continue
+        if rank in aborted:
             reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or _signal(event.code)}")
             says = "aborted while it was ending, after its program was done"
             yield _exited(evidence, rank, says, (reason,), ("abort_at_exit",))
@@ -111,20 +122,17 @@ def _gone(evidence: Evidence) -> Iterator[Hypothesis]:
         )
     if not there or job.world is None or len(there) < len(job.world) / 2:
         return
+    if evidence.unanswered("rank.map"):
+        return  # the rank may be where nobody could look
     absent = [rank for rank in job.world if rank not in there]
-    unseen = [one for one in evidence.by_probe.get("rank.map", ()) if one.outcome not in ("ok", "absent")]
     if not absent or len(absent) > max(1, len(job.world) // 8):
         return
     because = Reason(
         f"{len(there)} of {len(job.world)} ranks have a process; {ranks_said(absent)} none on any node",
         next(iter(there.values())).ref("rank.map"),
     )
-    against = tuple(
-        Reason(f"{one.node} was not looked at: {one.outcome}: {one.why}"[:200], one.ref) for one in unseen[:3]
-    )
     for rank in absent[:8]:
-        signals = ("exit_code",) if unseen else ("rank_gone",)
-        yield _exited(evidence, rank, "has no process any more", (because,), signals, against)
+        yield _exited(evidence, rank, "has no process any more", (because,), ("rank_gone",))
 
 
 def _exited(
