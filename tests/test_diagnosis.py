@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from probes import catalog
-from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, dump_of
-from probes.catalog._process_facts import Process, RankProcesses
+from probes.catalog._flight_recorder_facts import Dump
+from probes.catalog._log_events import LogEvent
 from probes.core import Finding
 from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judging
 from probes.diagnosis.core import stored
 from probes.diagnosis.paths import paths
 from probes.diagnosis.ranking import causes, explains, likelihoods, rank, strength
+from tests.support.ranks import dump, mapped, processes, recorders, silent, wrote
 
 RULES = Path(judging.__file__).parent / "rules"
 WHY = (Reason("it stands there", "gpu-001/x"),)
@@ -113,11 +115,6 @@ def test_a_rule_that_stops_is_said_and_costs_only_itself(monkeypatch: pytest.Mon
     assert found.verdict.hypothesis.cause == "fw.rank_stopped"
 
 
-def processes(number: int, state: str) -> Seen:
-    facts = RankProcesses(1.0, (Process(9, number, 3, None, None, "python", state, state),), (), (), 0, 0)
-    return Seen("gpu-001/rank.process", "gpu-001", "rank.process", "ok", "", facts, ())
-
-
 def test_facts_come_back_from_the_database_as_what_they_were_and_old_forms_are_not_known() -> None:
     from probes.core import facts_as_json
 
@@ -148,43 +145,9 @@ def test_not_known_is_never_ruled_out() -> None:
 
 # Flight recorders of all ranks --------------------------------------------------------------------------------------
 
-Calls = Sequence[tuple[str, int]]  # operation and size; the last one has not ended
-
-
-def dump(number: int, groups: Mapping[str, tuple[Sequence[int], Calls, bool]], age: float = 60.0) -> Dump:
-    """A dump as the reducer writes it. Per group: members, calls, and whether the last call waits."""
-    signatures: list[list[Any]] = []
-    told = []
-    for name, (members, calls, waits) in groups.items():
-        rows, marks = [], []
-        for seq, (op, size) in enumerate(calls, 1):
-            signatures.append([f"nccl:{op}", [[size]], ["Float"], [[size]], ["Float"], 1, f"{op}{size}"])
-            pending = waits and seq == len(calls)
-            state = "started" if pending else "completed"
-            moments = [1000.0 - age if pending else 900.0, None, None, None, None]
-            at = len(signatures) - 1
-            rows.append([seq, 0, seq, seq, at, state, pending, False, False, *moments, 7, []])
-            marks.append(at)
-        last = len(calls)
-        told.append(
-            {
-                "name": name, "desc": name, "pg_id": 0, "backend": "nccl", "ranks": [[m, m, 1] for m in members],
-                "enqueued": last, "started": last, "completed": last - waits, "told": None, "first": 1, "held": last,
-                "p2p": 0, "pending_count": int(waits), "timed_out": 0, "history": [1, marks],
-                "pending": rows[-1:] if waits else [], "last": rows,
-            }
-        )  # fmt: skip
-    reduced = {"form": "pickle", "schema": "2.10", "comm_lib_version": "", "entries": 1, "groups": told,
-        "signatures": signatures, "frames": [], "problems": []}  # fmt: skip
-    stamp = {"rank": number, "pid": None, "host": "", "world_size": None, "run_id": None, "slurm_job": None,
-        "master": None, "how": "worker server", "path": "", "mtime": None, "at": 1000.0, "bytes": 1}  # fmt: skip
-    return dump_of(reduced, stamp)
-
 
 def evidence(*dumps: Dump) -> Evidence:
-    return Evidence(
-        [Seen("n/rank.flight_recorder", "n", "rank.flight_recorder", "ok", "", FlightRecorder("n", dumps, (), 0), ())]
-    )
+    return Evidence([recorders(*dumps)])
 
 
 def first(*dumps: Dump) -> tuple[str, Any]:
@@ -261,3 +224,98 @@ def test_gathers_whose_sizes_may_differ_by_rank_are_no_mismatch() -> None:
     dumps = [dump(r, {"g": (ranks, [("gather", 8 * (r + 1)), REDUCE], True)}) for r in ranks]
     (stall,) = evidence(*dumps).stalls.all
     assert (stall.odd, stall.draw) == ({}, {})
+
+
+# What was not seen proves nothing -----------------------------------------------------------------------------------
+
+
+def causes_of(*seen: Seen, asked: Sequence[str] = ()) -> set[str]:
+    return {one.hypothesis.cause for one in diagnose(seen, asked).ranked}
+
+
+def test_a_rank_is_gone_only_where_every_node_was_looked_at() -> None:
+    here = [mapped("a", [0, 1], 4), mapped("b", [2], 4)]
+    assert diagnose(here, ["a", "b"]).verdict.hypothesis.subject == {"rank": 3}
+    assert "fw.rank_exited" in causes_of(*here, asked=["a", "b"])
+    assert "fw.rank_exited" not in causes_of(*here, asked=["a", "b", "c"]), "c has not answered yet"
+    assert "fw.rank_exited" not in causes_of(*here, silent("c", "rank.map"), asked=["a", "b", "c"])
+
+
+def test_a_missing_dump_accuses_nobody_while_a_node_has_not_told_its_dumps() -> None:
+    ranks = [0, 1, 2]
+    waiting = recorders(*(dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}) for r in (0, 1)), node="a")
+    assert diagnose([waiting], ["a"]).verdict.hypothesis.subject["rank"] == 2
+    assert "fw.rank_missing_collective" not in causes_of(waiting, asked=["a", "b"])
+
+
+def test_where_many_dumps_are_missing_nobody_collected_them() -> None:
+    ranks = list(range(16))
+
+    def named(*there: int) -> set[Any]:
+        waiting = recorders(*(dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}) for r in there))
+        return {one.hypothesis.subject.get("rank") for one in diagnose([waiting]).ranked} - {None}
+
+    assert named(*range(14)) == {14, 15}
+    assert named(*range(13)) == set()
+
+
+def test_a_dump_from_before_the_wait_does_not_prove_that_its_rank_is_late() -> None:
+    ranks = [0, 1, 2]
+    waiting = [dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}) for r in (0, 1)]
+    behind = dump(2, {"g": (ranks, [REDUCE], False)})
+    assert first(*waiting, behind) == ("fw.rank_missing_collective", 2)
+    old = replace(behind, how="file", at=1000.0, mtime=900.0)  # the others began to wait at 940
+    assert "fw.rank_missing_collective" not in causes_of(recorders(*waiting, old))
+
+
+def test_ranks_of_another_job_on_the_same_nodes_are_left_out() -> None:
+    ranks = [0, 1, 2]
+    mine = [replace(dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}), run_id="mine") for r in ranks]
+    other = replace(dump(2, {"g": (ranks, [REDUCE], False)}), run_id="other")
+    seen = [mapped("n", ranks, 3, "mine"), mapped("m", [2], 3, "other", pid=500)]
+    found = diagnose([*seen, recorders(other, *mine)], ["n"])
+    assert "fw.rank_missing_collective" not in {one.hypothesis.cause for one in found.ranked}
+
+
+def test_ranks_that_torch_took_down_for_waiting_are_not_blamed_for_it() -> None:
+    ended = LogEvent("torchrun_failure", "rank 0 exitcode: -6", about=(0,), code=-6, name="SIGABRT")
+    waited = LogEvent("watchdog_timeout", "Watchdog caught collective operation timeout", rank=0)
+    own = LogEvent("traceback", "loss.backward()", rank=0, secondary=True)
+    assert "fw.rank_exited" not in causes_of(wrote("n", ended, waited))
+    assert "fw.rank_exited" in causes_of(wrote("n", ended, own))
+
+
+def test_what_was_not_found_anywhere_is_not_ruled_out() -> None:
+    absent = [Seen(f"a/{probe}", "a", probe, "absent", "", None, ()) for probe in ("gpu.state", "rank.map")]
+    found = diagnose(absent, ["a"])
+    assert {step.state for step in found.paths["gpu-fault"].steps} == {"not known"}
+    assert found.verdict.hypothesis.says == "No training process was found on this node"
+
+
+def test_nodes_that_gave_no_answer_are_the_headline_where_nothing_else_is_known() -> None:
+    def says(*seen: Seen) -> str:
+        return diagnose(seen, ["a", "b"]).verdict.hypothesis.says
+
+    load = Seen("a/host.load", "a", "host.load", "ok", "", object(), ())
+    assert says(load, silent("b", "host.load")) == "b did not answer: what is there is not known"
+    assert says(silent("a", "host.load"), silent("b", "host.load")) == "No node answered: nothing is known"
+    assert says(load) == "The evidence does not decide", "b may still answer"
+
+
+def test_a_job_that_stands_for_seconds_does_not_rule_out_that_a_rank_is_missing() -> None:
+    ranks = [0, 1]
+
+    def state(age: float) -> str:
+        dumps = [dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}, age) for r in ranks]
+        steps = diagnose([recorders(*dumps)]).paths["collective-order"].steps
+        return next(step.state for step in steps if step.id == "missing")
+
+    assert state(3) == "not known"
+    assert state(60) == "ruled out"
+
+
+def test_training_that_goes_on_is_said_with_the_dump_that_shows_it() -> None:
+    done = [dump(r, {"g": ([0, 1], [REDUCE], False)}) for r in (0, 1)]
+    fresh = [replace(one, at=901.0) for one in done]  # its last work was enqueued at 900
+    found = diagnose([recorders(*fresh)]).verdict.hypothesis
+    assert (found.cause, found.because[0].reading) == ("none", "n/rank.flight_recorder")
