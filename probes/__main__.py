@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"probes: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        print("probes: stopped; what the nodes were doing for us was ended", file=sys.stderr)
+        print("probes: stopped; commands that ran on nodes were ended", file=sys.stderr)
         return 130
     except BrokenPipeError:  # `| head`: say nothing, and let Python not complain at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -65,7 +65,8 @@ def command(paths: Sequence[Path], as_json: bool) -> int:
     for rule, why in told.diagnosis.failed.items():
         print(f"probes: the rule {rule} stopped on this evidence: {clean(why)}", file=sys.stderr)
     if told.status == NOTHING_READ:
-        print("probes: not one of these files could be read as evidence", file=sys.stderr)
+        why = "not one of these files could be read as evidence" if told.unread else "there is no file in it"
+        print(f"probes: {why}", file=sys.stderr)
     return told.status
 
 

@@ -319,3 +319,14 @@ def test_training_that_goes_on_is_said_with_the_dump_that_shows_it() -> None:
     fresh = [replace(one, at=901.0) for one in done]  # its last work was enqueued at 900
     found = diagnose([recorders(*fresh)]).verdict.hypothesis
     assert (found.cause, found.because[0].reading) == ("none", "n/rank.flight_recorder")
+
+
+def test_two_processes_of_one_rank_are_said_beside_the_verdict() -> None:
+    def doubts(*seen: Seen) -> list[str]:
+        return [reason.says for reason in diagnose(seen).verdict.hypothesis.against]
+
+    assert doubts(mapped("a", [0, 1], 2)) == []
+    left_over = mapped("b", [1], 2, pid=500)
+    assert doubts(mapped("a", [0, 1], 2), left_over) == [
+        "2 processes call themselves rank 1 (101 on a and 501 on b): one may be of another run"
+    ]

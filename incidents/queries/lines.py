@@ -68,7 +68,7 @@ def _unknown(said: dict[str, Any], kind: str) -> Sentence:
 
 
 def _declared(said: dict[str, Any], kind: str) -> Sentence:
-    scope = f"job {said['job']} on {said['nodes']}" if said.get("job") else said.get("nodes", "")
+    scope = " on ".join(one for one in (f"job {said['job']}" if said.get("job") else "", said.get("nodes", "")) if one)
     alert = said.get("alert")
     by = f"{alert.get('source', 'an alert')}: {alert.get('says', '')}. Opened as" if alert else "declared"
     return "◆", "bad", f"{by} SEV{said.get('severity', '?')}: {scope}"

@@ -80,10 +80,20 @@ class Job:
     world_size: int | None = None
     name: tuple[str | None, str | None, str | None] | None = None  # run id, Slurm job, master; None: nothing tells it
     others: int = 0  # other jobs on the same nodes
+    processes: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)  # rank -> node and pid -> reading
     events: list[tuple[LogEvent, RankLog, Seen]] = field(default_factory=list)  # of all logs, also of launchers
 
     def view(self, rank: int) -> RankView:
         return self.ranks.setdefault(rank, RankView(rank))
+
+    @property
+    def doubles(self) -> Iterator[Reason]:
+        """Ranks of which two processes were seen: an earlier run's that is still there, or two jobs in one folder."""
+        for rank, found in self.processes.items():
+            if len(found) > 1:
+                pids = " and ".join(f"{pid} on {node}" if node else str(pid) for node, pid in list(found)[:3])
+                says = f"{len(found)} processes call themselves rank {rank} ({pids}): one may be of another run"
+                yield Reason(says, list(found.values())[-1])
 
     def said(self, *kinds: str) -> Iterator[tuple[LogEvent, RankLog, Seen]]:
         """Log events of these kinds."""
@@ -165,6 +175,7 @@ def _sized(job: Job, world_size: int | None) -> None:
 
 
 def _place(job: Job, seen: Seen, rank: Rank) -> None:
+    _seen_as(job, seen, rank.rank, rank.pid)
     there = job.view(rank.rank)
     if there.place is not None and (there.place.start_time or 0) > (rank.start_time or 0):
         return
@@ -185,6 +196,7 @@ def _process(job: Job, seen: Seen, process: Process) -> None:
         if view.pid in (None, process.worker_of):
             view.workers.append(process)
         return
+    _seen_as(job, seen, process.rank, process.pid)
     if view.pid in (None, process.pid) and view.node == seen.node:
         view.process, view.pid = process, process.pid
         _sized(job, process.world_size)
@@ -196,9 +208,16 @@ def _stack(job: Job, seen: Seen, stack: ProcessStack) -> None:
     view = _known(job, seen, stack.rank)
     if stack.worker:
         view.worker_stacks.append(stack)
-    elif view.stack is None or (not view.stack.threads and stack.threads):
+        return
+    _seen_as(job, seen, stack.rank, stack.pid)
+    if view.stack is None or (not view.stack.threads and stack.threads):
         view.stack = stack
         view.pid = view.pid or stack.pid
+
+
+def _seen_as(job: Job, seen: Seen, rank: int, pid: int | None) -> None:
+    if pid is not None:
+        job.processes.setdefault(rank, {}).setdefault((seen.node, pid), seen.ref)
 
 
 def _dump(job: Job, seen: Seen, dump: Dump) -> None:

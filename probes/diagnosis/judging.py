@@ -7,7 +7,7 @@ import importlib
 import logging
 import pkgutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from probes.diagnosis import rules
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
@@ -62,7 +62,14 @@ def diagnose(readings: Iterable[Seen], asked: Iterable[str] = ()) -> Diagnosis:
     if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
         quiet += ("ended_after_work",)
     ranked = rank(found, quiet, _going_on(evidence) if quiet else (), _gap(evidence))
+    ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
     return Diagnosis(ranked, path_states(evidence, ranked), failed)
+
+
+def _with_doubles(evidence: Evidence, first: Ranked) -> Ranked:
+    """What leads, with the doubt that two processes of one rank leave: one's stack may explain the other's wait."""
+    doubts = tuple(evidence.job.doubles)[:3]
+    return replace(first, hypothesis=replace(first.hypothesis, against=first.hypothesis.against + doubts))
 
 
 def _going_on(evidence: Evidence) -> tuple[Reason, ...]:

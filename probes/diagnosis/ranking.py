@@ -85,6 +85,8 @@ def rank(
         (_base("none") * strength(quiet), _nothing(quiet, on), ()),
         (_base("unknown"), _else(bool(roots), gap), ()),
     ]
+    if max(weighed, key=lambda one: one[0])[1].cause == "unknown":
+        weighed[-1] = (_base("unknown"), _else(False, gap), ())
     total = sum(weight for weight, _, _ in weighed)
     ranked = [Ranked(one, weight / total, under) for weight, one, under in weighed]
     return tuple(sorted(ranked, key=lambda item: -item.probability))
