@@ -1,7 +1,7 @@
 # make run    run Golden15 (PORT=8000 HOST=127.0.0.1)
 # make test   set up, check and test everything
 .DEFAULT_GOAL := help
-.PHONY: help run sign-in dev check fix test lab hangs lock
+.PHONY: help run sign-in dev check fix test lab long lock
 
 PORT ?= 8000
 HOST ?= 127.0.0.1
@@ -14,7 +14,7 @@ help:
 	@echo "make sign-in   print a fresh sign-in link; USER_NAME=somebody for another person"
 	@echo "make test      set up, check and test everything"
 	@echo "make lab       install torch into .venv-lab: then make test also runs real training jobs"
-	@echo "make hangs     every way in which a real training job hangs, some 15 minutes; as root, after make lab"
+	@echo "make long      the tests too long for every change: all hangs of real training jobs, many nodes; 20 minutes, as root"
 	@echo "make check     only what needs no running: lint, format, types, imports, settings, migrations"
 	@echo "make fix       let ruff fix and format"
 	@echo "make lock      write the lock files again after a change of requirements"
@@ -44,8 +44,8 @@ test: dev
 lab:
 	@test -x .venv-lab/bin/torchrun || { $(PYTHON) -m venv .venv-lab && .venv-lab/bin/python -m pip install -q -r requirements-lab.txt; }
 
-hangs: dev lab
-	$(VENV)/python -m pytest -q -m long tests/test_hangs.py
+long: dev lab
+	$(VENV)/python -m pytest -q -m long tests
 
 COMPILE := $(VENV)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: dev

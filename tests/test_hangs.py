@@ -81,7 +81,7 @@ def three(lab: Lab) -> list[Any]:
 
 
 LONG = pytest.mark.long
-SAMPLE = [("sigstop", 1), ("loader_slow", 0)]  # of what make hangs runs
+SAMPLE = [("sigstop", 1), ("loader_slow", 0)]  # of what make long runs
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,7 @@ def test_files_of_a_rank_in_a_container_are_read_through_its_own_root(job: Job) 
     known = {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "golden15.test", "MASTER_PORT": job.port}
     known |= {"PATH": os.environ["PATH"], "NCCL_DEBUG_FILE": f"{inside}/nccl.log"}
     job.processes.append(subprocess.Popen(["unshare", *unshare_mounts(), "sh", "-c", script], env=known))
-    logs = until(lambda: {log.file: log for log in job.logs() if log.events})
+    logs = until(lambda: found if len(found := {log.file: log for log in job.logs() if log.events}) > 1 else None)
     assert not list(inside.iterdir()), "nothing of it is seen from outside"
     assert logs[f"{inside}/nccl.log"].events[0].name == "IB"
     assert "cuda_error" in {event.kind for event in logs[f"{inside}/out"].events}
