@@ -189,9 +189,8 @@ def test_a_worker_killed_in_the_middle_of_a_capture_costs_nothing(
     until(lambda: lab.nodes["slow"].processes(), 30, "the worker to ask")
     golden15.part("worker").kill()
     golden15.wait_for("The worker ended unexpectedly")
-    ended = re.compile(
-        rf"capture (complete|ended): \d+ of {count} nodes answered"
-    )  # forty may be too slow for one machine
+    # Forty may be too slow for one machine: then a node runs out of its time, and is answered for all the same.
+    ended = re.compile(rf"capture (complete|ended): \d+ of {count} nodes answered")
     expect(page.get_by_text(ended)).to_be_visible(timeout=300_000)
     told = subprocess.run(
         [sys.executable, "manage.py", "verify_timeline"], cwd=BASE, env=golden15.env, capture_output=True, text=True
