@@ -19,7 +19,7 @@ from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judgi
 from probes.diagnosis.core import stored
 from probes.diagnosis.paths import paths
 from probes.diagnosis.ranking import causes, explains, likelihoods, rank, strength
-from tests.support.ranks import dump, mapped, processes, recorders, silent, wrote
+from tests.support.rank_facts import dump, mapped, processes, recorders, silent, wrote
 
 RULES = Path(judging.__file__).parent / "rules"
 WHY = (Reason("it stands there", "gpu-001/x"),)

@@ -1,79 +1,107 @@
-"""Ranks of a job as the rank probes tell them, made by hand for tests of the rules."""
+"""Stand-ins for training processes: real processes with the environment, children and names that torch gives them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, dump_of
-from probes.catalog._log_events import LogEvent, RankLog, RankLogs
-from probes.catalog._process_facts import Process, RankProcesses
-from probes.catalog._rank_facts import Rank, RankMap
-from probes.diagnosis import Seen
+PORTS = itertools.count(20_000 + os.getpid() % 5_000 * 8)  # MASTER_PORT of jobs, so that tests tell theirs from others
 
-Calls = Sequence[tuple[str, int]]  # operation and size; the last one has not ended
-
-
-def dump(number: int, groups: Mapping[str, tuple[Sequence[int], Calls, bool]], age: float = 60.0) -> Dump:
-    """A dump as the reducer writes it. Per group: members, calls, and whether the last call waits."""
-    signatures: list[list[Any]] = []
-    told = []
-    for name, (members, calls, waits) in groups.items():
-        rows, marks = [], []
-        for seq, (op, size) in enumerate(calls, 1):
-            signatures.append([f"nccl:{op}", [[size]], ["Float"], [[size]], ["Float"], 1, f"{op}{size}"])
-            pending = waits and seq == len(calls)
-            state = "started" if pending else "completed"
-            moments = [1000.0 - age if pending else 900.0, None, None, None, None]
-            at = len(signatures) - 1
-            rows.append([seq, 0, seq, seq, at, state, pending, False, False, *moments, 7, []])
-            marks.append(at)
-        last = len(calls)
-        told.append(
-            {
-                "name": name, "desc": name, "pg_id": 0, "backend": "nccl", "ranks": [[m, m, 1] for m in members],
-                "enqueued": last, "started": last, "completed": last - waits, "told": None, "first": 1, "held": last,
-                "p2p": 0, "pending_count": int(waits), "timed_out": 0, "history": [1, marks],
-                "pending": rows[-1:] if waits else [], "last": rows,
-            }
-        )  # fmt: skip
-    reduced = {"form": "pickle", "schema": "2.10", "comm_lib_version": "", "entries": 1, "groups": told,
-        "signatures": signatures, "frames": [], "problems": []}  # fmt: skip
-    stamp = {"rank": number, "pid": None, "host": "", "world_size": None, "run_id": None, "slurm_job": None,
-        "master": None, "how": "worker server", "path": "", "mtime": None, "at": 1000.0, "bytes": 1}  # fmt: skip
-    return dump_of(reduced, stamp)
+# What the code of a stand-in may call. `worker`: a forked child, named as torch names data-loader workers; `name`: of
+# the calling thread; `say`: a line for the test, which waits for it; `run`: another stand-in, perhaps with another
+# environment.
+PROGRAM = r"""
+import ctypes, os, subprocess, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+def name(text): libc.prctl(15, text.encode(), 0, 0, 0)
+def worker(text="pt_data_worker", then=lambda: time.sleep(600)):
+    pid = os.fork()
+    if not pid:
+        name(text); say("worker", os.getpid()); then(); os._exit(0)
+    return pid
+def thread(text): threading.Thread(target=lambda: (name(text), time.sleep(600)), daemon=True).start()
+def say(*words): os.write(1, (" ".join(map(str, words)) + "\n").encode())
+def run(code, env=None, argv=None):
+    program = "PROGRAM = %r\n" % PROGRAM + PROGRAM + code
+    return subprocess.Popen((argv or [sys.executable, "-I", "-S", "-c"]) + [program], env=env)
+def sleep(): time.sleep(600)
+"""
 
 
-def processes(number: int, state: str) -> Seen:
-    facts = RankProcesses(1.0, (Process(9, number, 3, None, None, "python", state, state),), (), (), 0, 0)
-    return Seen("gpu-001/rank.process", "gpu-001", "rank.process", "ok", "", facts, ())
+def rank_env(rank: int, world: int, job: Mapping[str, str], **more: str) -> dict[str, str]:
+    """What torchrun gives a rank of a one-node job."""
+    numbers = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)}
+    return {**numbers, "GROUP_RANK": "0", **job, **more}
 
 
-def recorders(*dumps: Dump, node: str = "n") -> Seen:
-    """What rank.flight_recorder saw on a node."""
-    facts = FlightRecorder(node, dumps, (), 0)
-    return Seen(f"{node}/rank.flight_recorder", node, "rank.flight_recorder", "ok", "", facts, ())
+def new_job(**more: str) -> dict[str, str]:
+    """Variables that tell one job from all others on this machine."""
+    port = str(next(PORTS))
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": f"test-{port}", **more}
 
 
-def silent(node: str, probe: str, outcome: Any = "unreachable") -> Seen:
-    """A node that gave no facts."""
-    return Seen(f"{node}/{probe}", node, probe, outcome, "no route to host", None, ())
+class Processes:
+    """Stand-ins that run until the test ends. `start` returns when the program has said all it was expected to say."""
 
+    def __init__(self) -> None:
+        self.groups: list[subprocess.Popen[bytes]] = []
 
-def mapped(node: str, ranks: Sequence[int], world_size: int, run_id: str | None = None, pid: int = 100) -> Seen:
-    """What rank.map saw on a node: these ranks, each in a process of its own."""
-    rows = tuple(
-        Rank(
-            rank=number, world_size=world_size, local_rank=None, local_world_size=None, node_rank=None, run_id=run_id,
-            slurm_job=None, master=None, source="env", pid=pid + number, ppid=1, comm="python", state="S",
-            started=1, start_time=100.0, uid=0, ns_pids=(), wrappers=(), visible={}, restarts=None, workers=(),
+    def start(
+        self,
+        code: str,
+        env: Mapping[str, str],
+        lines: int = 1,
+        argv: tuple[str, ...] = (),
+        python: str = sys.executable,
+    ) -> tuple[int, dict[str, list[int]]]:
+        """(pid, {word: numbers it said with it}); `code` may use the names in PROGRAM. `argv` stands before python."""
+        program = f"PROGRAM = {PROGRAM!r}\n{PROGRAM}\n{code}"
+        command = [*argv, python, "-I", "-S", "-c", program]
+        started = subprocess.Popen(
+            command, env={"PATH": os.environ["PATH"], **env}, stdout=subprocess.PIPE, start_new_session=True
         )
-        for number in ranks
-    )  # fmt: skip
-    return Seen(f"{node}/rank.map", node, "rank.map", "ok", "", RankMap(rows, (), (), 0, 9, 0, 0), ())
+        self.groups.append(started)
+        assert started.stdout is not None
+        said: dict[str, list[int]] = {}
+        for _ in range(lines):
+            line = started.stdout.readline().split()
+            assert line, "a stand-in ended before it was ready"
+            said.setdefault(line[0].decode(), []).extend(int(word) for word in line[1:])
+        return started.pid, said
+
+    def end(self) -> None:
+        """All are killed before one is waited for: a debugger must go before what it holds."""
+        for started in self.groups:
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+        for started in self.groups:
+            started.wait()
+            if started.stdout:
+                started.stdout.close()
 
 
-def wrote(node: str, *events: LogEvent) -> Seen:
-    """What rank.log read on a node, all in one file of a launcher."""
-    log = RankLog(None, None, "torchrun.log", events=events)
-    return Seen(f"{node}/rank.log", node, "rank.log", "ok", "", RankLogs((log,)), ())
+@contextmanager
+def processes() -> Iterator[Processes]:
+    """Stand-ins that are ended with the block."""
+    group = Processes()
+    try:
+        yield group
+    finally:
+        group.end()
+
+
+def of_job(rows: list[dict[str, Any]], job: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of `ranks()` that belong to a job; others may run on this machine."""
+    return [row for row in rows if row["env"].get("MASTER_PORT") == job["MASTER_PORT"]]
+
+
+def as_code(env: Mapping[str, str]) -> str:
+    """An environment as a literal for `code`."""
+    return json.dumps(dict(env))
