@@ -53,11 +53,15 @@ def judge(incident_id: int) -> int:
     return count
 
 
+def _free(now: datetime) -> Q:
+    """Incidents that no worker judges."""
+    return Q(judging_until=None) | Q(judging_until__lt=now)
+
+
 def _claim(incident_id: int) -> datetime | None:
     """The end of this worker's lease, or None while another one judges."""
     now = timezone.now()
-    free = Q(judging_until=None) | Q(judging_until__lt=now)
-    taken = Incident.objects.filter(free, pk=incident_id).update(judging_until=now + LEASE)
+    taken = Incident.objects.filter(_free(now), pk=incident_id).update(judging_until=now + LEASE)
     return now + LEASE if taken else None
 
 
@@ -140,8 +144,6 @@ def _tell(incident: Incident, ranking: Ranking, says: str) -> None:
 
 def sweep_unjudged() -> int:
     """Judge open incidents whose evidence nobody judges: their bells may wait behind whole captures in the queue."""
-    now = timezone.now()
-    free = Q(judging_until=None) | Q(judging_until__lt=now)
-    newest = Incident.objects.filter(free, closed_at=None).annotate(newest=Max("runs__readings__pk"))
+    newest = Incident.objects.filter(_free(timezone.now()), closed_at=None).annotate(newest=Max("runs__readings__pk"))
     behind = list(newest.filter(newest__gt=F("judged_reading")).values_list("pk", flat=True)[:64])
     return sum(judge(incident_id) for incident_id in behind)

@@ -40,11 +40,6 @@ class RankView:
         return waits_in(self.stack) if self.stack is not None else None
 
     @property
-    def alive(self) -> bool:
-        """Whether a process of it was seen."""
-        return self.place is not None or (self.process is not None and not self.process.gone) or self.stack is not None
-
-    @property
     def stopped(self) -> bool:
         """In state T (stopped) or t (traced), at both looks where there were two: a profiler traces for a moment."""
         if self.process is not None:

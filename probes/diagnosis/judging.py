@@ -61,7 +61,7 @@ def diagnose(readings: Iterable[Seen], asked: Iterable[str] = ()) -> Diagnosis:
     quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) else ()
     if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
         quiet += ("ended_after_work",)
-    ranked = rank(found, quiet, _going_on(evidence) if quiet else (), _gap(evidence))
+    ranked = rank(found, quiet, _going_on(evidence) if "training_advances" in quiet else (), _gap(evidence))
     ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
     return Diagnosis(ranked, path_states(evidence, ranked), failed)
 
@@ -76,7 +76,7 @@ def _going_on(evidence: Evidence) -> tuple[Reason, ...]:
     """On what it stands that training goes on: the dumps in which nobody waits."""
     dumps = [one for one in evidence.of("rank.flight_recorder") if one.facts.dumps]
     says = "work of the ranks ended a moment before this dump, and nobody waits"
-    return tuple(Reason(says, one.ref) for one in dumps[:4]) if evidence.stalls.moving is True else ()
+    return tuple(Reason(says, one.ref) for one in dumps[:4])
 
 
 def _gap(evidence: Evidence) -> str:
