@@ -115,6 +115,16 @@ def test_a_rule_that_stops_is_said_and_costs_only_itself(monkeypatch: pytest.Mon
     assert found.verdict.hypothesis.cause == "fw.rank_stopped"
 
 
+def test_dumps_that_cannot_be_merged_are_said_and_cost_only_what_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> None:
+        raise ZeroDivisionError("in a merge")
+
+    monkeypatch.setattr("probes.diagnosis.collectives.stalls_of", breaks)
+    found = diagnose([processes(1, "T"), recorders(dump(0, {"g": ([0, 1], [REDUCE], True)}))])
+    assert found.failed["collectives"] == "ZeroDivisionError: in a merge"
+    assert found.paths["collective-order"].state != "ruled out"
+
+
 def test_facts_come_back_from_the_database_as_what_they_were_and_old_forms_are_not_known() -> None:
     from probes.core import facts_as_json
 

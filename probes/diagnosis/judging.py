@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from probes.diagnosis import rules
+from probes.diagnosis.collectives import Stalls
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
@@ -100,6 +101,7 @@ def _advances(evidence: Evidence, failed: dict[str, str]) -> bool:
         return evidence.stalls.moving is True
     except Exception as error:
         failed["collectives"] = f"{type(error).__name__}: {error}"[:300]
+        evidence.stalls = Stalls()  # the paths are told without it
         return False
 
 
