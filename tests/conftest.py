@@ -41,22 +41,22 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def tests_may_empty_their_database() -> Iterator[None]:
-    """After a test with real commits Django empties all tables, which the guard of the timeline refuses. Here, and
-    nowhere in the product, it is taken away for that moment."""
+    """After a test with real commits Django empties all tables, which the guards of tables that only grow refuse.
+    Here, and nowhere in the product, they are taken away for that moment."""
     from django.core.management.commands import flush
     from django.db import connections
 
-    from incidents.models import timeline
+    from incidents.models import guards
 
     original = flush.Command.handle
 
     def handle(command: Any, **options: Any) -> None:
         connection = connections[options["database"]]
-        timeline.unguard(connection)
+        guards.unguard(connection, *guards.APPEND_ONLY)
         try:
             original(command, **options)
         finally:
-            timeline.guard(connection)
+            guards.guard(connection, *guards.APPEND_ONLY)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flush.Command, "handle", handle)

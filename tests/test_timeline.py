@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.utils import timezone
 
-from incidents.models import Event, Incident, User, timeline
+from incidents.models import Event, Incident, User, guards
 from incidents.queries.timeline import broken_links, events_after
 from incidents.services.timeline import tell
 from tests.support.fleets import main
@@ -74,10 +74,10 @@ def test_the_database_refuses_every_change_of_an_event(incident: Incident, chang
 
 def forge(statement: str) -> None:
     """A change by somebody who owns the database and takes the guard away first."""
-    timeline.unguard(connection)
+    guards.unguard(connection, "incidents_event")
     with connection.cursor() as cursor:
         cursor.execute(statement)
-    timeline.guard(connection)
+    guards.guard(connection, "incidents_event")
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,15 @@ def test_the_actor_is_part_of_what_is_sealed(incident: Incident, django_user_mod
         tell(incident, "note", ada, text="mine")
     forge(f"UPDATE incidents_event SET actor_id = {sam.pk}")
     assert any("not what was recorded" in line for line in broken_links(Incident.objects.get()))
+
+
+@pytest.mark.database
+@pytest.mark.parametrize("table", guards.APPEND_ONLY)
+def test_each_table_that_only_grows_refuses_changes(db: None, table: str) -> None:
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [table])
+            assert sorted(name for (name,) in cursor.fetchall()) == [f"{table}_no_DELETE", f"{table}_no_UPDATE"]
+        else:
+            cursor.execute("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND NOT tgisinternal", [table])
+            assert sorted(name for (name,) in cursor.fetchall()) == [f"{table}_all", f"{table}_rows"]

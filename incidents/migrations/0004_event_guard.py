@@ -4,15 +4,15 @@ from typing import Any
 
 from django.db import migrations
 
-from incidents.models import timeline
+from incidents.models import guards
 
 
 def guard(apps: Any, schema_editor: Any) -> None:
-    timeline.guard(schema_editor.connection)
+    guards.guard(schema_editor.connection, "incidents_event")
 
 
 def unguard(apps: Any, schema_editor: Any) -> None:
-    timeline.unguard(schema_editor.connection)
+    guards.unguard(schema_editor.connection, "incidents_event")
 
 
 class Migration(migrations.Migration):

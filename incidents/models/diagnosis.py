@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from incidents.models.incident import PHASES, Incident
+from incidents.models.runbooks import RunbookRun
 from incidents.models.runs import Reading
 
 # The question that every verdict asks, and its answers.
@@ -83,6 +84,8 @@ class Decision(models.Model):
     ranking = models.ForeignKey(Ranking, on_delete=models.PROTECT, null=True, related_name="decisions")
     subject = models.JSONField(default=dict, help_text="what the choice is about: cause and subject of a hypothesis")
     readings = models.JSONField(default=list)
+    runbook_run = models.ForeignKey(RunbookRun, on_delete=models.PROTECT, null=True, related_name="decisions")
+    step = models.CharField(max_length=60, blank=True, help_text="of the runbook")
 
     class Meta:
         ordering = ["-id"]

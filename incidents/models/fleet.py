@@ -6,9 +6,14 @@ from django.db.models import Q
 
 
 class Fleet(models.Model):
-    """The nodes of one cluster or team, with their jobs, incidents and alert sources. People have roles per fleet."""
+    """The nodes of one cluster or team, with their jobs, incidents and alert sources. People have roles per fleet.
+
+    The nodes of a replay fleet exist only in recordings: its incidents are drills. There everybody has the highest role
+    that they have anywhere.
+    """
 
     name = models.SlugField(max_length=40, unique=True)
+    replay = models.BooleanField(default=False)
 
     class Meta:
         ordering = ["name"]

@@ -46,6 +46,13 @@ class Incident(models.Model):
     closed_at = models.DateTimeField(null=True)
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     commander = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    drill = models.CharField(max_length=100, blank=True, help_text="name of the drill; none: this is real")
+    recording = models.CharField(max_length=1000, blank=True, help_text="folder whose captures answer for its nodes")
+    stage = models.CharField(
+        max_length=60, blank=True, help_text="part of the recording that answers now; none: the first"
+    )
+    resolution = models.CharField(max_length=20, blank=True, help_text="how it ended, see incidents.services.resolving")
+    resolved_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     judged_reading = models.PositiveBigIntegerField(default=0, help_text="the last reading that a verdict rests on")
     judging_until = models.DateTimeField(null=True, help_text="the lease of the worker that judges now")
     last_seq = models.PositiveIntegerField(default=0)

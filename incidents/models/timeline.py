@@ -8,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import models
-from django.db.backends.base.base import BaseDatabaseWrapper
 
 from incidents.models.incident import Incident
 
@@ -48,37 +47,3 @@ class Event(models.Model):
             "prev_hash": self.prev_hash,
         }
         return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-REFUSAL = "the timeline is append-only: add an event that corrects it"
-_SQLITE = [
-    f"CREATE TRIGGER incidents_event_no_{verb} BEFORE {verb} ON incidents_event "
-    f"BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
-    for verb in ("UPDATE", "DELETE")
-]
-_POSTGRESQL = [
-    "CREATE FUNCTION incidents_event_guard() RETURNS trigger LANGUAGE plpgsql AS "
-    f"$$ BEGIN RAISE EXCEPTION '{REFUSAL}' USING ERRCODE = 'integrity_constraint_violation'; END $$",
-    "CREATE TRIGGER incidents_event_rows BEFORE UPDATE OR DELETE ON incidents_event "
-    "FOR EACH ROW EXECUTE FUNCTION incidents_event_guard()",
-    "CREATE TRIGGER incidents_event_all BEFORE TRUNCATE ON incidents_event "
-    "FOR EACH STATEMENT EXECUTE FUNCTION incidents_event_guard()",
-]
-_REMOVE = {
-    "sqlite": ["DROP TRIGGER incidents_event_no_UPDATE", "DROP TRIGGER incidents_event_no_DELETE"],
-    "postgresql": ["DROP FUNCTION incidents_event_guard() CASCADE"],
-}
-
-
-def guard(connection: BaseDatabaseWrapper) -> None:
-    """Make the database refuse UPDATE, DELETE and (on PostgreSQL) TRUNCATE of events, whoever asks."""
-    with connection.cursor() as cursor:
-        for statement in {"sqlite": _SQLITE, "postgresql": _POSTGRESQL}[connection.vendor]:
-            cursor.execute(statement)
-
-
-def unguard(connection: BaseDatabaseWrapper) -> None:
-    """Take the guard away. Only for undoing the migration, and for tests that empty their database."""
-    with connection.cursor() as cursor:
-        for statement in _REMOVE[connection.vendor]:
-            cursor.execute(statement)
