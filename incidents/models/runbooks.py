@@ -12,8 +12,8 @@ class RunbookRun(models.Model):
     """One runbook at work in one incident.
 
     `body` is the whole runbook as it was when it was started (see incidents.runbook): a file that is changed later
-    changes nothing here. `subject` is what the verdict blamed then, from which commands take their parameters. `step` is the
-    question that waits now, "" when it came to its end.
+    changes nothing here. `subject` is what the verdict blamed then, from which commands take their parameters.
+    `step` is the question that waits now, "" when it came to its end.
     """
 
     incident = models.ForeignKey(Incident, on_delete=models.PROTECT, related_name="runbook_runs")
