@@ -11,6 +11,8 @@ from incidents.models.fleet import Fleet, Node
 from incidents.models.incident import Incident
 from probes.core import OUTCOMES
 
+VERIFY = "verify"  # the suite that tells whether training advances
+
 
 class SuiteRun(models.Model):
     """One suite asked of a list of nodes. Finished when each of its shards is."""

@@ -17,6 +17,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from incidents.models import Fleet, Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
+from incidents.models.runs import VERIFY
 from incidents.services.fleet import Refused
 from incidents.services.timeline import tell
 from probes import suites
@@ -155,7 +156,7 @@ def _close(shard_id: int, run_id: int) -> None:
         if ended and run.incident is not None:
             answered = run.visits.filter(reason="").count()
             tell(run.incident, "suite_ended", run=run.pk, suite=run.suite, answered=answered, nodes=run.node_count)
-            if run.suite == SCAN:
+            if run.suite in (SCAN, VERIFY):
                 _ring([run.incident.pk], SETTLE)
 
 
