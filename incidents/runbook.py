@@ -155,7 +155,8 @@ class _Check:
         """`after`: a word that stands before it in that step, such as the id of its option."""
         begin = self._line(f"[steps.{step}]", 0) if step else 0
         begin = self._line(after, begin) if after else begin
-        return Trouble(self.path.name, self._line(word, begin) + 1, word, says)
+        at = begin if word == step and not after else self._line(word, begin)
+        return Trouble(self.path.name, at + 1, word, says)
 
     def _line(self, word: str, begin: int) -> int:
         whole = re.compile(rf"(?<![\w.]){re.escape(word)}(?!\w)")

@@ -59,7 +59,8 @@ def ask(
         asked_at=decision.at,
         expires_at=decision.at + APPROVAL if remedy.destructive else None,
     )
-    _tell("action_asked", action, decision.by)
+    more = {"undo": action.undo, "destructive": action.destructive}
+    tell(action.incident, "action_asked", decision.by, **_said(action), **more)
     if action.state == "ready":
         _ring(action.pk)
     return action
@@ -73,7 +74,7 @@ def approve(incident: Incident, action_id: int, by: User) -> Action:
         raise Refused("You asked for it yourself: a second person has to approve it.")
     action.state, action.approved_by, action.approved_at = "ready", by, timezone.now()
     action.save(update_fields=["state", "approved_by", "approved_at"])
-    _tell("action_approved", action, by)
+    tell(action.incident, "action_approved", by, **_said(action))
     _ring(action.pk)
     return action
 
@@ -82,7 +83,8 @@ def approve(incident: Incident, action_id: int, by: User) -> Action:
 def decline(incident: Incident, action_id: int, by: User) -> Action:
     """Somebody, also the one who asked, takes it back before it ran. Raises Refused when it was settled before."""
     action = _waiting(incident, action_id, by)
-    _settle(action, "declined", f"{by} declined it: nothing was done on {action.node}.", "action_declined", by)
+    _settle(action, "declined", f"{by} declined it: nothing was done on {action.node}.")
+    tell(action.incident, "action_declined", by, **_said(action))
     return action
 
 
@@ -109,7 +111,7 @@ def begin(action_id: int) -> Held | None:
         if not rows.update(state="running", begun_at=timezone.now()):
             return None
         action = Action.objects.select_related("node__fleet", "incident", "asked_by").get(pk=action_id)
-        _tell("action_begun", action, None)
+        tell(action.incident, "action_begun", None, **_said(action))
     return Held(action, action.node, action.incident.recording)
 
 
@@ -121,16 +123,16 @@ def end(action_id: int, outcome: Outcome) -> None:
     if not Action.objects.filter(pk=action_id, state="running").exists():
         return
     action.out = clean(outcome.out)[:LONGEST]
-    _settle(action, outcome.state, clean(outcome.says)[:2000], "action_ended", None)
+    _settle(action, outcome.state, clean(outcome.says)[:2000])
+    tell(action.incident, "action_ended", None, **_said(action))
     if outcome.state != "failed" and incident.closed_at is None:
         look_if_it_advances(incident, None)
 
 
-def _settle(action: Action, state: str, says: str, kind: str, by: User | None) -> None:
+def _settle(action: Action, state: str, says: str) -> None:
     """The end of an action. Where nothing was done, the runbook asks its question again."""
     action.state, action.says, action.ended_at = state, says, timezone.now()
     action.save(update_fields=["state", "says", "out", "ended_at"])
-    _tell(kind, action, by)
     run, step = action.decision.runbook_run, action.decision.step
     if run is not None and state in ("failed", "declined", "expired"):
         latest = run.decisions.first()
@@ -138,10 +140,10 @@ def _settle(action: Action, state: str, says: str, kind: str, by: User | None) -
             RunbookRun.objects.filter(pk=run.pk).update(step=step, ended_at=None)
 
 
-def _tell(kind: str, action: Action, by: User | None) -> None:
-    said = {"action": action.pk, "remedy": action.remedy, "node": action.node.name, "argv": action.argv}
-    more = {"undo": action.undo, "destructive": action.destructive} if kind == "action_asked" else {}
-    tell(action.incident, kind, by, **said, **more, state=action.state, says=action.says or shown(action.argv))
+def _said(action: Action) -> dict[str, object]:
+    """What every event of an action tells."""
+    about = {"action": action.pk, "remedy": action.remedy, "node": action.node.name, "argv": action.argv}
+    return {**about, "state": action.state, "says": action.says or shown(action.argv)}
 
 
 def _ring(action_id: int) -> None:
@@ -175,7 +177,8 @@ def _expire(action_id: int) -> int:
     if not Action.objects.filter(pk=action_id, state="waiting").exists():
         return 0
     says = f"Nobody approved it within {APPROVAL.seconds // 60} minutes: nothing was done on {row.node}."
-    _settle(row, "expired", says, "action_ended", None)
+    _settle(row, "expired", says)
+    tell(row.incident, "action_ended", None, **_said(row))
     return 1
 
 
