@@ -26,7 +26,7 @@ def mend(action_id: int) -> None:
     if held.recording:
         passed(held.action.incident, held.action.remedy)
         command = remedies.shown(held.action.argv)
-        actions.end(action_id, Outcome("done", f"Drill: `{command}` was not run; the recording goes on as if it had."))
+        actions.end(action_id, Outcome("done", f"Drill: “{command}” was not run; the recording goes on as if it had."))
         return
     actions.end(action_id, _run(held))
 
@@ -56,5 +56,5 @@ def _run(held: actions.Held) -> Outcome:
         return remedies.outcome_of(first, held.action.argv)
     command = remedies.shown(held.action.argv)
     return Outcome(
-        "unknown", f"It is not known whether `{command}` was run on {held.node}: {first or 'no answer came'}"
+        "unknown", f"It is not known whether “{command}” was run on {held.node}: {first or 'no answer came'}"
     )

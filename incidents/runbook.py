@@ -141,7 +141,9 @@ def check(path: Path) -> list[Trouble]:
         line = int(at.group(1)) if at else text.count("\n") + 1
         word = (text.splitlines() or [""])[min(line, text.count("\n") + 1) - 1].strip()[:40]
         return [Trouble(path.name, line, word, f"is not TOML: {error}")]
-    return sorted(_Check(path, text).troubles(said), key=lambda trouble: trouble.line)
+    checker = _Check(path, text)
+    found = list(checker.troubles(said)) or list(checker.ways(said))  # a dead link alone cuts off half of the steps
+    return sorted(found, key=lambda trouble: trouble.line)
 
 
 class _Check:
@@ -178,7 +180,6 @@ class _Check:
             yield self.trouble(str(said.get("start")), "no such step to start with")
         for name, step in steps.items():
             yield from self._step(name, step, steps)
-        yield from self._ways(said, steps)
 
     def _step(self, name: str, step: dict[str, Any], steps: Mapping[str, Any]) -> Iterator[Trouble]:
         if not WORD.fullmatch(name):
@@ -225,8 +226,9 @@ class _Check:
             where = f"option {after} of step {step}" if after else f"step {step}" if step else "the runbook"
             yield self.trouble(after or step or self.path.stem, f"{where} lacks {key}", step)
 
-    def _ways(self, said: dict[str, Any], steps: dict[str, Any]) -> Iterator[Trouble]:
+    def ways(self, said: dict[str, Any]) -> Iterator[Trouble]:
         """Steps from which no way leads to the end, and steps to which no way leads."""
+        steps = said["steps"]
         links = {name: {str(o.get("next")) for o in _tables(step.get("options"))} for name, step in steps.items()}
         ends = {DONE}
         while grown := {name for name, leads in links.items() if name not in ends and leads & ends}:

@@ -153,11 +153,11 @@ def outcome_of(capture: Capture, argv: Sequence[str]) -> Outcome:
     if capture.outcome != "ok":
         if capture.reason in NOT_BEGUN or capture.outcome in ("absent", "denied"):
             return Outcome("failed", f"Nothing was done on {capture.node}: {capture.why}")
-        return Outcome("unknown", f"It is not known whether `{command}` was run on {capture.node}: {capture.why}")
+        return Outcome("unknown", f"It is not known whether “{command}” was run on {capture.node}: {capture.why}")
     try:
         found = parse(capture.text)
     except ParseError as error:
-        return Outcome("unknown", f"It is not known whether `{command}` was run on {capture.node}: {error}")
+        return Outcome("unknown", f"It is not known whether “{command}” was run on {capture.node}: {error}")
     if refused := found.get("golden15/refused"):
         return Outcome(
             "failed", f"Nothing was done on {capture.node}: {clean(refused)}. Look at it again, then choose."
@@ -167,6 +167,6 @@ def outcome_of(capture: Capture, argv: Sequence[str]) -> Outcome:
     )
     status = int(found["golden15/status"])
     if status == 0:
-        return Outcome("done", f"`{command}` was run on {capture.node}.", said)
+        return Outcome("done", f"“{command}” was run on {capture.node}.", said)
     why = said.splitlines()[-1][:200] if said else "it said nothing"
-    return Outcome("failed", f"`{command}` failed on {capture.node} with status {status}: {why}", said)
+    return Outcome("failed", f"“{command}” failed on {capture.node} with status {status}: {why}", said)

@@ -264,7 +264,7 @@ def test_what_a_dead_worker_left_is_not_known_and_looked_at_never_run_again(
         assert actions.sweep_actions() == 1
     action.refresh_from_db()
     assert action.state == "unknown"
-    assert "it is not known whether `kill -CONT" in action.says
+    assert "it is not known whether “kill -CONT" in action.says
     assert incident.runs.filter(suite="verify").count() == 1
     assert action.pk not in rung[:-1]
     assert (actions.sweep_actions(), actions.begin(action.pk)) == (0, None)

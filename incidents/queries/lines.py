@@ -136,7 +136,7 @@ def _verdict(said: dict[str, Any], kind: str) -> Sentence:
 def _decision(said: dict[str, Any], kind: str) -> Sentence:
     why = f" Why: “{said['why']}”" if said.get("why") else ""
     if "runbook" in said:
-        return "●", "", f"{said['question']} “{said['chosen']}”.{why}"
+        return "●", "", f"decided “{said['chosen']}”. Asked: {said['question']}{why}"
     if said["chosen"] == "accept":
         return "▸", "ok", f"accepted the verdict “{said['says']}”.{why}"
     return "▸", "", f"says that it is not this: “{said['says']}”.{why}"
@@ -151,7 +151,7 @@ def _runbook_left(said: dict[str, Any], kind: str) -> Sentence:
 
 
 def _action(said: dict[str, Any], kind: str) -> Sentence:
-    command = f"`{shown(said['argv'])}` on {said['node']}"
+    command = f"“{shown(said['argv'])}” on {said['node']}"
     second = " A second person has to approve it." if said.get("state") == "waiting" else ""
     sentences = {
         "action_asked": ("▸", "", f"asked for {command}.{second}"),

@@ -185,7 +185,7 @@ def _expire(action_id: int) -> int:
 def _lose(action_id: int) -> int:
     row = Action.objects.select_related("node").get(pk=action_id)
     says = (
-        f"Its worker was lost: it is not known whether `{shown(row.argv)}` was run on {row.node}. It is not run again."
+        f"Its worker was lost: it is not known whether “{shown(row.argv)}” was run on {row.node}. It is not run again."
     )
     end(action_id, Outcome("unknown", says))
     return 1
