@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from datetime import timedelta
 from typing import Any
@@ -21,16 +20,11 @@ from incidents.queries.timeline import broken_links
 from incidents.services import actions, runbooks, verifying
 from incidents.services.diagnosing import judge
 from incidents.services.fleet import Login, Refused, add_nodes
-from probes import catalog
-from probes.core import Capture, Reading
 from probes.remedies import Outcome
-from tests.support.evidence import stopped_rank, store
+from tests.support.evidence import STARTED, mapped, stopped_rank, store
 from tests.support.fleets import main, person
-from tests.support.server import BASE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
-
-PID, STARTED = 62215, 90125
 
 
 @pytest.fixture
@@ -43,18 +37,6 @@ def sam() -> User:
     return person("sam", "commander")
 
 
-def mapped(node: str, pid: int = PID, started: int = STARTED) -> Reading:
-    """What rank.map says of rank 1 on this node: a recorded answer with the process of this test in it."""
-    text = (BASE / "tests" / "fixtures" / "rank.map" / "loader-workers.out").read_text()
-    begin, end = (text.index(f"==> golden15/{name} <==") for name in ("ranks", "orphans"))
-    row = json.loads(text[begin:end].splitlines()[1]) | {"rank": 1, "pid": pid, "started": started, "ns_pids": [pid]}
-    row |= {"run_id": None, "master": None}  # of the same job as the other recordings here
-    raw = f"{text[:begin]}==> golden15/ranks <==\n{json.dumps(row)}\n\n{text[end:]}"
-    reading = catalog.read(Capture(node, "rank.map", "ok", raw.encode()))
-    assert reading.facts is not None, reading.parse_error
-    return reading
-
-
 @pytest.fixture
 def incident(rung: list[int]) -> Incident:
     """Rank 1 on gpu-002 is stopped, and the verdict says so."""
@@ -62,8 +44,7 @@ def incident(rung: list[int]) -> Incident:
     one = Incident.objects.create(fleet=main(), title="x", t0=timezone.now(), phase="decide")
     one.nodes.set(main().nodes.all())
     readings = stopped_rank("gpu-002")
-    pid = next(p.pid for p in readings[1].facts.processes if p.rank == 1 and not p.worker)
-    store(one, [*readings, mapped("gpu-002", pid)])
+    store(one, [*readings, mapped("gpu-002")])
     judge(one.pk)
     one.refresh_from_db()
     assert one.rankings.first().cause == "fw.rank_stopped"
