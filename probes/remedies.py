@@ -64,7 +64,7 @@ class Remedy:
 
 
 def _pid(name: str, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 < value <= PID_MOST:
+    if not isinstance(value, int) or not 1 < value <= PID_MOST:
         raise BadParameter(f"{name}: expected the number of a process, 2 to {PID_MOST}, found {value!r:.40}")
     return str(value)
 

@@ -109,6 +109,9 @@ def test_an_answer_is_a_decision_with_what_was_on_the_screen(incident: Incident,
     assert [stacks.pk, stacks.sha256] in decision.readings
     run.refresh_from_db()
     assert run.step == "stuck"
+    shown = incident.runs.get().readings.get(probe="rank.flight_recorder")  # by this step, and no reason of the verdict
+    assert [shown.pk, shown.sha256] not in decision.readings
+    assert [shown.pk, shown.sha256] in choose(run, ada, "wait").readings
     assert list(broken_links(Incident.objects.get())) == []
 
 
@@ -338,6 +341,7 @@ class TestLooks:
         assert verifying.look_if_it_advances(incident, ada) is not None
         assert verifying.look_if_it_advances(incident, ada) is None, "while looks are under way there are no others"
         self.end_look(incident)
+        assert verifying.look_if_it_advances(incident, ada) is None, "the second look is still to come"
         assert verifying.sweep_looks() == 0, "the second look comes some seconds later"
         incident.runs.filter(suite="verify").update(finished_at=timezone.now() - timedelta(seconds=10))
         assert verifying.sweep_looks() == 1
