@@ -139,6 +139,11 @@ def _decision(said: dict[str, Any], kind: str) -> Sentence:
     return "▸", "", f"says that it is not this: “{said['says']}”.{why}"
 
 
+def _resolved(said: dict[str, Any], kind: str) -> Sentence:
+    why = f" Why: “{said['why']}”" if said.get("why") else ""
+    return "✓", "ok", f"closed the incident: {said['how']}.{why}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -157,4 +162,5 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "decision": _decision,
     "note": _note,
     "readings": _readings,
+    "resolved": _resolved,
 }
