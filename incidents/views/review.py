@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -62,7 +63,9 @@ def bundle(request: HttpRequest, incident: int) -> FileResponse:
     try:
         bundles.write(found, file)
         file.seek(0)
-        return _File(file, as_attachment=True, filename=bundles.file_name(found), content_type="application/zip")
+        answer = _File(file, as_attachment=True, filename=bundles.file_name(found), content_type="application/zip")
+        weakref.finalize(answer, file.close)  # also when nobody reads it
+        return answer
     except BaseException:
         file.close()
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
 from incidents.models import Action, Decision, Event, Incident, User
@@ -12,8 +13,6 @@ from incidents.services.timeline import tell
 
 def told_training(incident: Incident, state: str, says: str = "collective #41 on every rank", run: int = 0) -> Event:
     """Two readings were compared."""
-    from django.db import transaction
-
     with transaction.atomic():
         return tell(incident, "training", state=state, says=says, run=run)
 
@@ -22,8 +21,6 @@ def step(
     incident: Incident, by: User, question: str, chosen: str, over: tuple[str, ...] = (), why: str = ""
 ) -> Decision:
     """A step of a runbook, decided."""
-    from django.db import transaction
-
     options = [
         {"id": label.lower(), "label": label, "effect": "", "undo": "", "loses": ""} for label in (chosen, *over)
     ]
@@ -48,8 +45,6 @@ def act(
     incident: Incident, by: User, state: str, begun: bool = True, decision: Decision | None = None, **more: Any
 ) -> Action:
     """A command on gpu-002 in this state, with the event of its end where it had one."""
-    from django.db import transaction
-
     now = timezone.now()
     ended = now if state not in ("waiting", "ready", "running") else None
     with transaction.atomic():

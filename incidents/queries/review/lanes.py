@@ -65,8 +65,8 @@ def _verdicts(kept: Kept) -> Iterator[Span]:
             groups[-1].append(one)
         else:
             groups.append([one])
-    ends = [group[0].at for group in groups[1:]] + [kept.as_of]
-    for group, until in zip(groups, ends, strict=True):
+    ends = [*(group[0].at for group in groups[1:]), kept.as_of]
+    for group, until in zip(groups, ends, strict=False):  # without a ranking there is an end and no group
         first, last = group[0], group[-1]
         share, begin = share_said(last.probability), share_said(first.probability)
         told = kept.first("verdict", ranking=first.pk)
