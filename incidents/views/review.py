@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import IO, Any
 
 from asgiref.sync import sync_to_async
 from django.http import FileResponse, HttpRequest, HttpResponse
@@ -47,9 +47,12 @@ def review_markdown(request: HttpRequest, incident: int) -> HttpResponse:
 class _File(FileResponse):
     """Sent in pieces by an asynchronous server too, where Django would read the whole file into memory first."""
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        assert self.file_to_stream is not None  # it was given a file
-        read = sync_to_async(self.file_to_stream.read, thread_sensitive=False)
+    def __init__(self, file: IO[bytes], **more: Any) -> None:
+        super().__init__(file, **more)
+        self.file = file
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = sync_to_async(self.file.read, thread_sensitive=False)
         while piece := await read(CHUNK):
             yield piece
 
