@@ -1,4 +1,4 @@
-"""The evidence bundle: the page's last verdict again from the file alone, silent nodes too, and the same bytes each time.
+"""The evidence bundle: the page's last verdict again from the file alone, silent nodes too; the same bytes each time.
 
 The recorded jobs are those of tests/fixtures/hangs, in the form in which a node sends them (tests/fixtures/rank.*).
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.test import AsyncClient, Client
 from django.urls import reverse
 from django.utils import timezone
@@ -269,12 +270,9 @@ def test_a_viewer_downloads_it_under_its_name(client: Client, incident: Incident
 @pytest.mark.django_db(transaction=True)
 async def test_the_asynchronous_server_sends_it_in_pieces(incident: Incident) -> None:
     """Django reads the whole of a synchronous file into memory there, with a warning, which fails this test."""
-    from asgiref.sync import sync_to_async
-
-    client = AsyncClient()
-    await sync_to_async(
-        lambda: (store(incident, stopped_rank("gpu-002")), client.force_login(person("vera", "viewer")))
-    )()
+    client, vera = AsyncClient(), await sync_to_async(person)("vera", "viewer")
+    await sync_to_async(store)(incident, stopped_rank("gpu-002"))
+    await client.aforce_login(vera)
     answer = await client.get(reverse("bundle", args=[incident.pk]))
     pieces = [piece async for piece in answer]
     assert b"".join(pieces)[:2] == b"PK"

@@ -53,7 +53,7 @@ def act(
             decision=decision or step(incident, by, "Continue the rank?", "Continue"),
             remedy="continue_rank",
             node=incident.nodes.get(name="gpu-002"),
-            argv=["kill", "-CONT", "4242"],
+            argv=more.pop("argv", ["kill", "-CONT", "4242"]),
             destructive=False,
             state=state,
             asked_by=by,
