@@ -3,7 +3,19 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from incidents.views import alerts, declaring, evidence, fleet, incidents, notes, runbooks, timeline, verdicts
+from incidents.views import (
+    alerts,
+    declaring,
+    evidence,
+    fleet,
+    incidents,
+    notes,
+    resolving,
+    review,
+    runbooks,
+    timeline,
+    verdicts,
+)
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
@@ -29,6 +41,10 @@ urlpatterns = [
     path("incidents/<int:incident>/evidence/<int:reading>", evidence.evidence, name="evidence"),
     path("incidents/<int:incident>/evidence/<int:reading>/output", evidence.output, name="evidence_output"),
     path("incidents/<int:incident>/timeline", timeline.timeline, name="timeline"),
+    path("incidents/<int:incident>/resolve", resolving.resolve, name="resolve"),
+    path("incidents/<int:incident>/review", review.review, name="review"),
+    path("incidents/<int:incident>/review.md", review.review_markdown, name="review_markdown"),
+    path("incidents/<int:incident>/bundle.zip", review.bundle, name="bundle"),
     path("alerts/<slug:source>", alerts.receive, name="alerts"),
     path("fleet/", fleet.fleets, name="fleets"),
     path("fleet/<slug:fleet>/", fleet.fleet, name="fleet"),

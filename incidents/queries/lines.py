@@ -168,6 +168,11 @@ def _training(said: dict[str, Any], kind: str) -> Sentence:
     return mark, level, said["says"]
 
 
+def _resolved(said: dict[str, Any], kind: str) -> Sentence:
+    why = f" Why: “{said['why']}”" if said.get("why") else ""
+    return "✓", "ok", f"closed the incident: {said['how']}.{why}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -194,4 +199,5 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "training": _training,
     "note": _note,
     "readings": _readings,
+    "resolved": _resolved,
 }

@@ -17,6 +17,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from incidents.models import Fleet, Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
+from incidents.models.runs import SCAN as SCAN
 from incidents.models.runs import VERIFY
 from incidents.services.fleet import Refused
 from incidents.services.timeline import tell
@@ -30,7 +31,6 @@ RING_AGAIN = timedelta(seconds=6)  # after this a shard that nobody took is put 
 MOST_CLAIMS = 4  # a shard that kills its worker each time must not go round for ever
 TASK = "incidents.run_shard"
 CHECK = "check"  # the suite that checks the fleet
-SCAN = "scan"  # the suite that looks for a job on the whole fleet
 SETTLE = "incidents.settle"
 RING_AT_MOST = 64  # shards rung for by one sweep: without workers the queue must not grow for ever
 

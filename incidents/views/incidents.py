@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from incidents import clock
 from incidents.models import Incident, User
+from incidents.models.endings import HOW, TRAINING_AGAIN, verified
 from incidents.queries import alerts, diagnosis, paths, people, runbook
 from incidents.queries import incident as queries
 from incidents.queries.board import needs, word_at_hand
@@ -74,6 +75,7 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
         **verdict,
         "runbook": runbook.panel(incident, verdict.get("lead"), user.pk),
+        **_endings(incident),
         "word": word_at_hand(incident),
         "scope": queries.scope_wanted(incident) if not found.nodes else None,
         "matrix": found,
@@ -82,6 +84,14 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "commands": incident.commander_id == user.pk,
         "note_key": uuid.uuid4(),
     }
+
+
+def _endings(incident: Incident) -> dict[str, object]:
+    """The ways in which it may be closed now, the likeliest first. "training again" needs a reading that says so."""
+    if incident.closed_at is not None:
+        return {}
+    trains = verified(incident)
+    return {"trains": trains, "endings": [how for how in HOW if trains or how != TRAINING_AGAIN]}
 
 
 def _verdict(incident: Incident) -> dict[str, Any]:
