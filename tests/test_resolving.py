@@ -111,8 +111,17 @@ class TestVerified:
         assert verified(incident) == again, "since then"
 
 
-@pytest.mark.parametrize("state", ["ready", "running", "unknown"])
-def test_it_is_refused_while_an_action_runs_or_may_have_run(incident: Incident, ada: User, state: str) -> None:
+def test_after_an_action_that_may_have_run_training_must_be_seen_to_advance(incident: Incident, ada: User) -> None:
+    told_training(incident, "advances")
+    act(incident, ada, "unknown")
+    with pytest.raises(Refused, match="Nothing read after the last action"):
+        resolve(incident, ada, "training again", "")
+    told_training(incident, "advances")
+    resolve(incident, ada, "training again", "")
+
+
+@pytest.mark.parametrize("state", ["ready", "running"])
+def test_it_is_refused_while_an_action_runs(incident: Incident, ada: User, state: str) -> None:
     act(incident, ada, state)
     with pytest.raises(Refused, match="continue_rank on gpu-002"):
         resolve(incident, ada, "other", "enough")
