@@ -73,11 +73,11 @@ def _told(finding: Finding) -> tuple[str, str] | None:
 
 
 def _hypothesis(evidence: Evidence, seen: Seen, finding: Finding, cause: str, signal: str) -> Hypothesis:
-    bus_id = str(finding.subject.get("bus_id", ""))
+    bus_id, known = _known(evidence, seen.node, str(finding.subject.get("bus_id", "")))
     subject: dict[str, str | int] = {"node": seen.node}
     if bus_id:
         subject["bus_id"] = bus_id
-    index = finding.subject.get("gpu", _index(evidence, seen.node, bus_id))
+    index = finding.subject.get("gpu", known)
     if isinstance(index, int):
         subject["gpu"] = index
     users = frozenset(
@@ -89,10 +89,12 @@ def _hypothesis(evidence: Evidence, seen: Seen, finding: Finding, cause: str, si
         and _uses(view.place.visible, view.place.local_rank, index)
     )
     gpu = f"GPU {index} ({bus_id})" if isinstance(index, int) else f"GPU {bus_id}" if bus_id else "the GPU driver"
+    says = finding.says.partition(". To do:")[0]
+    named = isinstance(index, int) and says.startswith(f"GPU {index} ")
     return Hypothesis(
         cause,
         subject,
-        f"On {seen.node or 'a node'}, {gpu}: {finding.says.partition('. To do:')[0]}",
+        f"On {seen.node or 'a node'}, {says if named else f'{gpu}: {says}'}",
         (Reason(finding.says, seen.ref),),
         (signal,),
         would_change=("the same GPU answering, and no such line after the job's start",),
@@ -101,14 +103,14 @@ def _hypothesis(evidence: Evidence, seen: Seen, finding: Finding, cause: str, si
     )
 
 
-def _index(evidence: Evidence, node: str, bus_id: str) -> int | None:
-    """The driver's number of the GPU with this bus id, where gpu.state of the node knows it."""
+def _known(evidence: Evidence, node: str, bus_id: str) -> tuple[str, int | None]:
+    """The GPU as gpu.state of the node knows it, its bus id with the function and the driver's number, so that what the
+    kernel log and the driver say is about one GPU. The kernel log's bus ids have no function."""
     for seen in evidence.of("gpu.state"):
-        if seen.node == node:
-            for gpu in seen.facts.gpus:
-                if bus_id and gpu.bus_id.lower().endswith(bus_id.lower()[-12:]):
-                    return gpu.index  # type: ignore[no-any-return]
-    return None
+        for gpu in seen.facts.gpus if seen.node == node and bus_id else ():
+            if bus_id.lower() in (gpu.bus_id, gpu.bus_id.partition(".")[0]):
+                return gpu.bus_id, gpu.index
+    return bus_id, None
 
 
 def _uses(visible: object, local_rank: int | None, index: int) -> bool:

@@ -24,15 +24,18 @@ def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere:
     hca, port = str(finding.subject["hca"]), finding.subject["port"]
     because = [Reason(finding.says + (f"; {up} other ports are ACTIVE" if up else ""), seen.ref)]
     signals = ["port_down" if finding.severity == "bad" else "port_down_unused"]
+    # The kernel names an adapter by its PCI address, sysfs by its name.
+    named = {hca, *(one.pci for one in seen.facts.ports if one.hca == hca and one.pci)}
     for source, link in evidence.findings("kernel.link"):
-        if source.node == seen.node and str(link.subject.get("device", link.subject.get("hca", ""))).startswith(hca):
+        if source.node == seen.node and link.subject.get("device") in named:
             because.append(Reason(link.says, source.ref))
             signals.append("port_down_in_log")
+    told: set[str] = set()  # one line of each kind, whichever rank wrote it
     for event, log, source in evidence.job.said("ib_completion", "ib_async"):
-        if event.where.partition(":")[0] == hca and source.node in (seen.node, ""):
+        if event.kind not in told and event.where.partition(":")[0] == hca and source.node in (seen.node, ""):
             because.append(quoted(event, log, source))
             signals.append("completion_error")
-            break
+            told.add(event.kind)
     if everywhere:
         stall = next(stall for stall in evidence.stalls.all if stall.complete)
         rank = evidence.job.view(min(stall.waiting))
