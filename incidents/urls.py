@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from incidents.views import alerts, declaring, evidence, fleet, incidents, notes, timeline, verdicts
+from incidents.views import alerts, declaring, drills, evidence, fleet, incidents, notes, timeline, verdicts
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
@@ -22,6 +22,8 @@ urlpatterns = [
     path("incidents/<int:incident>/evidence/<int:reading>", evidence.evidence, name="evidence"),
     path("incidents/<int:incident>/evidence/<int:reading>/output", evidence.output, name="evidence_output"),
     path("incidents/<int:incident>/timeline", timeline.timeline, name="timeline"),
+    path("drills/", drills.drills, name="drills"),
+    path("drills/<slug:drill>/start", drills.start_drill, name="start_drill"),
     path("alerts/<slug:source>", alerts.receive, name="alerts"),
     path("fleet/", fleet.fleets, name="fleets"),
     path("fleet/<slug:fleet>/", fleet.fleet, name="fleet"),

@@ -71,6 +71,12 @@ def _declared(said: dict[str, Any], kind: str) -> Sentence:
     scope = " on ".join(one for one in (f"job {said['job']}" if said.get("job") else "", said.get("nodes", "")) if one)
     alert = said.get("alert")
     by = f"{alert.get('source', 'an alert')}: {alert.get('says', '')}. Opened as" if alert else "declared"
+    if said.get("drill"):
+        return (
+            "◇",
+            "drill",
+            f"started the drill {said['drill']}, a replayed recording, as SEV{said.get('severity', '?')}: {scope}",
+        )
     return "◆", "bad", f"{by} SEV{said.get('severity', '?')}: {scope}"
 
 
@@ -139,6 +145,10 @@ def _decision(said: dict[str, Any], kind: str) -> Sentence:
     return "▸", "", f"says that it is not this: “{said['says']}”.{why}"
 
 
+def _drill_stage(said: dict[str, Any], kind: str) -> Sentence:
+    return "◇", "drill", f"the recording goes on: {said['says']}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -157,4 +167,5 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "decision": _decision,
     "note": _note,
     "readings": _readings,
+    "drill_stage": _drill_stage,
 }

@@ -7,6 +7,7 @@ Errors   none: what is no capture is an Unread with why
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -41,6 +42,15 @@ BY_SECTION = (
     ("poll 1", "nccl.ras"),
 )
 TREE_FILE, TREE_FILES = 4096, 20_000
+
+
+_LATER = re.compile(r"(?:^|/)stages/[^/]+/look-\d+/[^/]+/[^/]+$")
+
+
+def beside(item: Item) -> bool:
+    """Whether a file belongs to a recording and tells nothing of what was first seen: the description of a drill, its
+    later looks, and what Golden15 itself wrote of the incident."""
+    return item.name == "drill.toml" or item.inside.parent.name == "golden15" or bool(_LATER.search(str(item.inside)))
 
 
 class Saved:

@@ -40,7 +40,7 @@ STATE = {
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen, finding in evidence.findings("kernel.xid", "kernel.sxid", "kernel.gpu_off_bus", *STATE):
         told = _told(finding)
-        if told is not None and finding.severity != "info":
+        if told is not None and finding.severity != "info" and not _before_the_job(evidence, seen, finding, told[0]):
             yield _hypothesis(evidence, seen, finding, *told)
     for event, log, seen in evidence.job.said("cuda_error"):
         if "out of memory" not in event.text.lower() or event.rank is None:
@@ -55,6 +55,18 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({event.rank}),
             nodes=frozenset({view.node}),
         )
+
+
+def _before_the_job(evidence: Evidence, seen: Seen, finding: Finding, cause: str) -> bool:
+    """A program's own fault that is older than the ranks of its node: that program is gone, and was not this job. Both
+    times are by the node's clock. Of the hardware an old Xid tells as well."""
+    if cause != PROGRAM or seen.facts is None:
+        return False
+    places = (view.place for view in evidence.job.ranks.values() if view.node == seen.node)
+    began = [place.start_time for place in places if place is not None and place.start_time is not None]
+    same = (finding.subject.get("bus_id"), finding.subject.get("xid"))
+    last = [xid.last_at for xid in seen.facts.xids if (xid.bus_id, xid.xid) == same]
+    return bool(began and last and last[0] is not None and last[0] < min(began))
 
 
 def _told(finding: Finding) -> tuple[str, str] | None:

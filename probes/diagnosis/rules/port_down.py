@@ -15,9 +15,18 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     up = sum(port.state == "ACTIVE" for seen in evidence.of("ib.ports") for port in seen.facts.ports)
     everywhere = any(stall.complete for stall in evidence.stalls.all)
     for seen, finding in evidence.findings("ib.port_down", "ib.port_not_active"):
-        if finding.severity == "info":
+        if finding.severity == "info" or _never_used(seen, finding):
             continue
         yield _down(evidence, seen, finding, up, everywhere)
+
+
+def _never_used(seen: Seen, finding: Finding) -> bool:
+    """A port that has carried nothing since the node's boot, of an adapter that works by another one."""
+    if seen.facts is None or finding.severity != "warn":
+        return False
+    about = finding.subject.get("hca"), finding.subject.get("port")
+    ports = [one for one in seen.facts.ports if (one.hca, one.port) == about]
+    return any([one.counters.get(name) for name in ("port_xmit_data", "port_rcv_data")] == [0, 0] for one in ports)
 
 
 def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere: bool) -> Hypothesis:

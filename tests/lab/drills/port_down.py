@@ -113,9 +113,10 @@ def _nccl(look: Look, rank: Rank) -> Iterator[tuple[float, str]]:
     way = "Send" if node.number < VICTIM else "Recv"
     local, remote = (f"fe80::{fabric.guid(one, HCA)}" for one in (node, other))
     at = t0 + GAVE_UP + 0.4 * (node.number - VICTIM)
+    socket = f"{other.address}<{40_000 + rank.pid % 20_000}>"
     broken = (
-        f"transport/net_ib.cc:2148 NCCL WARN NET/IB: Got completion from peer {other.address}<{40_000 + rank.pid % 20_000}"
-        f"> with status=12 opcode=0 len=0 vendor err 129 ({way}) localGid {local} remoteGids{remote} hca mlx5_{HCA}"
+        f"transport/net_ib.cc:2148 NCCL WARN NET/IB: Got completion from peer {socket}"
+        f" with status=12 opcode=0 len=0 vendor err 129 ({way}) localGid {local} remoteGids{remote} hca mlx5_{HCA}"
     )
     yield at, nccl(node, rank, at, broken)
     yield at + 0.002, nccl(node, rank, at + 0.002, "NCCL INFO transport/net.cc:1304 -> 6")
