@@ -124,6 +124,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 # How workers reach nodes: an SSH configuration instead of ~/.ssh/config and /etc/ssh/ssh_config.
 SSH_CONFIG = env.file("GOLDEN15_SSH_CONFIG")
 
+# Seconds over which a recording answers in a drill, as nodes would; 0: at once.
+DRILL_SECONDS = env.number("GOLDEN15_DRILL_SECONDS", 3, 0, 30)
+
 # People
 AUTH_USER_MODEL = "incidents.User"
 LOGIN_URL = "sign_in"

@@ -1,5 +1,8 @@
 """Asks the nodes of one claimed shard and hands what comes back to the services, in batches.
 
+In a drill the incident's recording answers, in the same way and at the pace of nodes; a node of a fleet of recordings
+is never asked over SSH, whatever else is wrong.
+
 SSH runs in an asyncio loop in a thread of its own; this thread parses, judges and writes, because Django's ORM does
 not run inside a loop. Between them is a bounded queue: a slow database slows the nodes down, it loses nothing.
 """
@@ -10,8 +13,13 @@ import asyncio
 import queue
 import threading
 import time
+from collections.abc import Sequence
 
+from django.conf import settings as conf
+
+from incidents import replaying
 from incidents.models import Fleet, Node
+from incidents.queries import drills
 from incidents.queries.fleet import accepted_lines, ssh_config_files
 from incidents.services import recording, runs
 from probes import catalog, suites
@@ -26,8 +34,14 @@ BATCH_ROWS = 200
 RENEW_S = 4.0
 
 
+class OnlyRecorded(RuntimeError):
+    """A node that exists only in a recording was to be reached."""
+
+
 def target_of(node: Node) -> Target:
-    """How to reach a node of the fleet."""
+    """How to reach a node of the fleet. Raises OnlyRecorded where there is none to reach."""
+    if node.fleet.replay:
+        raise OnlyRecorded(f"{node.name} exists only in a recording: nothing is asked of a real node")
     return Target(node.name, node.address, node.user, node.port or 0, node.jump)
 
 
@@ -44,7 +58,12 @@ def ask_shard(held: runs.Claim) -> None:
     settings.fanout = min(settings.fanout, runs.SHARD_NODES)
     items: queue.Queue[Item] = queue.Queue(maxsize=512)
     stop = threading.Event()
-    asker = threading.Thread(target=_ask, args=(held, plan, settings, items, stop), daemon=True)
+    recorded = drills.recorded(held.run_id)
+    if recorded is not None or held.fleet.replay:
+        asker = threading.Thread(target=_replay, args=(held, plan, recorded, items, stop), daemon=True)
+    else:
+        targets = [target_of(node) for node in held.nodes]
+        asker = threading.Thread(target=_ask, args=(held, targets, plan, settings, items, stop), daemon=True)
     asker.start()
     try:
         _drain(held, items)
@@ -82,11 +101,43 @@ def _drain(held: runs.Claim, items: queue.Queue[Item]) -> None:
             return
 
 
-def _ask(held: runs.Claim, plan: Plan, settings: Settings, items: queue.Queue[Item], stop: threading.Event) -> None:
+def _replay(
+    held: runs.Claim, plan: Plan, recorded: drills.Recorded | None, items: queue.Queue[Item], stop: threading.Event
+) -> None:
+    """In a thread of its own: what the recording answers, spread over some seconds as nodes would."""
+    probes = [probe.name for probe in plan.probes]
+    last: Item = None
+    try:
+        for due, item in replaying.schedule(held.nodes, probes, recorded, held.answered, float(conf.DRILL_SECONDS)):
+            if stop.wait(max(0.0, due - time.monotonic())):
+                return
+            _put(items, item, stop)
+    except BaseException as error:  # as in _ask
+        last = error
+    _put(items, last, stop)
+
+
+def _put(items: queue.Queue[Item], item: Item, stop: threading.Event) -> None:
+    while not stop.is_set():
+        try:
+            items.put(item, timeout=0.2)
+            return
+        except queue.Full:
+            continue
+
+
+def _ask(
+    held: runs.Claim,
+    targets: Sequence[Target],
+    plan: Plan,
+    settings: Settings,
+    items: queue.Queue[Item],
+    stop: threading.Event,
+) -> None:
     """In a thread of its own: ask, and put what comes into the queue. Ends soon after `stop`, whatever happens."""
 
     async def ask() -> None:
-        stream = ssh.ask([target_of(node) for node in held.nodes], plan, settings, held.answered)
+        stream = ssh.ask(targets, plan, settings, held.answered)
         async for item in stream:
             while not stop.is_set():
                 try:
@@ -107,9 +158,4 @@ def _ask(held: runs.Claim, plan: Plan, settings: Settings, items: queue.Queue[It
         asyncio.run(until_stopped())
     except BaseException as error:  # told to the writing thread: the shard must not be called finished
         last = error
-    while not stop.is_set():
-        try:
-            items.put(last, timeout=0.2)
-            return
-        except queue.Full:
-            continue
+    _put(items, last, stop)

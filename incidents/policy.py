@@ -18,6 +18,8 @@ POLICY: dict[str, tuple[str | None, str | None]] = {
     "incidents": (MEMBER, None),
     "incidents_state": (MEMBER, None),
     "declare": ("responder", "responder"),
+    "drills": (MEMBER, None),
+    "start_drill": ("responder", "responder"),
     "incident": ("viewer", None),
     "incident_after": ("viewer", None),
     "evidence": ("viewer", None),

@@ -6,6 +6,7 @@ from django.urls import path
 from incidents.views import (
     alerts,
     declaring,
+    drills,
     evidence,
     fleet,
     incidents,
@@ -45,6 +46,8 @@ urlpatterns = [
     path("incidents/<int:incident>/review", review.review, name="review"),
     path("incidents/<int:incident>/review.md", review.review_markdown, name="review_markdown"),
     path("incidents/<int:incident>/bundle.zip", review.bundle, name="bundle"),
+    path("drills/", drills.drills, name="drills"),
+    path("drills/<slug:drill>/start", drills.start_drill, name="start_drill"),
     path("alerts/<slug:source>", alerts.receive, name="alerts"),
     path("fleet/", fleet.fleets, name="fleets"),
     path("fleet/<slug:fleet>/", fleet.fleet, name="fleet"),

@@ -9,6 +9,7 @@ from django.db.models import F, Q
 from incidents.models.fleet import Fleet, Node
 
 PHASES = ("capture", "triage", "decide")
+DRILL_STAGE = "drill_stage"  # kind of the event that a later part of the recording answers from now on
 
 
 class Job(models.Model):
@@ -25,6 +26,14 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class IncidentQuerySet(models.QuerySet["Incident"]):
+    """Reads that several parts make of incidents."""
+
+    def real(self) -> IncidentQuerySet:
+        """Without drills: what is counted, and what alerts may join."""
+        return self.filter(drill="")
 
 
 class Incident(models.Model):
@@ -57,6 +66,8 @@ class Incident(models.Model):
     judging_until = models.DateTimeField(null=True, help_text="the lease of the worker that judges now")
     last_seq = models.PositiveIntegerField(default=0)
     head = models.CharField(max_length=64, blank=True, help_text="hash of the last event")
+
+    objects = IncidentQuerySet.as_manager()
 
     class Meta:
         ordering = ["-id"]

@@ -191,10 +191,12 @@ def open_incidents(fleets: Sequence[Fleet]) -> list[Incident]:
 
 
 def overlapping(incident: Incident) -> list[tuple[Incident, int]]:
-    """Other open incidents of the fleet on nodes of this one, with how many; the three with the most."""
-    others = Incident.objects.filter(fleet=incident.fleet, closed_at=None).exclude(pk=incident.pk)
+    """Other open incidents of the fleet on nodes of this one, with how many; the three with the most. Not drills."""
+    others = Incident.objects.real().filter(fleet=incident.fleet, closed_at=None).exclude(pk=incident.pk)
     shared = others.filter(nodes__in=incident.nodes.all()).annotate(shared=Count("nodes")).order_by("-shared", "-pk")
-    return [(other, other.shared) for other in shared[:3]]
+    counts = dict(shared.values_list("pk", "shared")[:3])
+    found = Incident.objects.in_bulk(list(counts))
+    return [(found[pk], count) for pk, count in counts.items()]
 
 
 def closed_incidents(fleets: Sequence[Fleet], limit: int = 50) -> list[Incident]:

@@ -72,6 +72,12 @@ def _declared(said: dict[str, Any], kind: str) -> Sentence:
     scope = " on ".join(one for one in (f"job {said['job']}" if said.get("job") else "", said.get("nodes", "")) if one)
     alert = said.get("alert")
     by = f"{alert.get('source', 'an alert')}: {alert.get('says', '')}. Opened as" if alert else "declared"
+    if said.get("drill"):
+        return (
+            "◇",
+            "drill",
+            f"started the drill {said['drill']}, a replayed recording, as SEV{said.get('severity', '?')}: {scope}",
+        )
     return "◆", "bad", f"{by} SEV{said.get('severity', '?')}: {scope}"
 
 
@@ -173,6 +179,10 @@ def _resolved(said: dict[str, Any], kind: str) -> Sentence:
     return "✓", "ok", f"closed the incident: {said['how']}.{why}"
 
 
+def _drill_stage(said: dict[str, Any], kind: str) -> Sentence:
+    return "◇", "drill", f"the recording goes on: {said['says']}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -200,4 +210,5 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "note": _note,
     "readings": _readings,
     "resolved": _resolved,
+    "drill_stage": _drill_stage,
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 from django.conf import settings
 from django.contrib import auth
+from django.db.models import QuerySet
 
 from incidents import policy
 from incidents.models import Fleet, Membership, User
@@ -28,6 +30,8 @@ def role_in(user: Any, fleet: Fleet) -> str | None:
         return None
     if user.is_superuser:
         return "admin"
+    if fleet.replay:
+        return best_role(user)
     return Membership.objects.filter(user=user, fleet=fleet).values_list("role", flat=True).first()
 
 
@@ -38,23 +42,38 @@ def role_at(user: Any, incident_id: int) -> str | None:
 
 
 def roles(user: Any) -> dict[Fleet, str]:
-    """The person's fleets, by name, with their role in each."""
+    """The person's fleets, by name, with their role in each. In a fleet of recordings they may do what they may do
+    anywhere: whoever answers for real nodes may train on them."""
     if not user.is_authenticated or not user.is_active:
         return {}
     if user.is_superuser:
         return dict.fromkeys(Fleet.objects.all(), "admin")
-    found = Membership.objects.filter(user=user, role__in=policy.ROLES).select_related("fleet")
-    return {one.fleet: one.role for one in found}
+    found = {one.fleet: one.role for one in _memberships(user).select_related("fleet")}
+    if best := _best(found.values()):
+        found |= dict.fromkeys(Fleet.objects.filter(replay=True), best)
+    return dict(sorted(found.items(), key=lambda item: item[0].name))
 
 
 def fleets(user: Any, least: str = "viewer") -> list[Fleet]:
-    """The fleets in which the person has at least this role, by name."""
-    return [fleet for fleet, role in roles(user).items() if policy.has(role, least)]
+    """The fleets of real nodes in which the person has at least this role, by name."""
+    return [fleet for fleet, role in roles(user).items() if policy.has(role, least) and not fleet.replay]
 
 
 def best_role(user: Any) -> str | None:
     """The highest role that the person has anywhere."""
-    return max(roles(user).values(), key=policy.ROLES.index, default="admin" if _runs_all(user) else None)
+    if _runs_all(user):
+        return "admin"
+    if not user.is_authenticated or not user.is_active:
+        return None
+    return _best(_memberships(user).values_list("role", flat=True))
+
+
+def _memberships(user: Any) -> QuerySet[Membership]:
+    return Membership.objects.filter(user=user, role__in=policy.ROLES)
+
+
+def _best(roles: Iterable[str]) -> str | None:
+    return max(roles, key=policy.ROLES.index, default=None)
 
 
 def _runs_all(user: Any) -> bool:

@@ -12,12 +12,14 @@ from django.utils import timezone
 from django.utils.text import slugify
 
 from incidents.models import AlertSource, Fleet, User
-from incidents.services.fleet import Refused
+from incidents.services.fleet import RECORDED, Refused
 
 
 @transaction.atomic
 def add_source(fleet: Fleet, name: str, by: User | None) -> tuple[AlertSource, str]:
     """A new source, and its token (43 characters, URL-safe), which is not kept and cannot be shown again."""
+    if fleet.replay:
+        raise Refused(RECORDED)
     name = name.strip()
     slug = slugify(name)
     if not slug or len(name) > 60:

@@ -137,20 +137,21 @@ def _locked_job(fleet: Fleet, name: str) -> Job:
 
 
 def _open_of_job(job: Job) -> Incident | None:
-    return Incident.objects.select_for_update().filter(job=job, closed_at=None).order_by("id").last()
+    return Incident.objects.real().select_for_update().filter(job=job, closed_at=None).order_by("id").last()
 
 
 def _open_of_alerts(source: AlertSource, signals: Sequence[Signal]) -> Incident | None:
     """The open incident that one of these very alerts opened or joined."""
     prints = [signal.fingerprint for signal in signals]
-    known = Alert.objects.filter(source=source, fingerprint__in=prints, incident__closed_at=None)
+    known = Alert.objects.filter(source=source, fingerprint__in=prints, incident__closed_at=None, incident__drill="")
     newest = known.order_by("incident_id").values_list("incident_id", flat=True).last()
     return Incident.objects.select_for_update().filter(pk=newest, closed_at=None).first() if newest else None
 
 
 def _open_of_nodes(nodes: Sequence[Node]) -> Incident | None:
     """An alert without a job joins the open incident that is about one of its nodes."""
-    found = Incident.objects.filter(nodes__in=nodes, closed_at=None).order_by("id").values_list("id", flat=True).last()
+    open_ones = Incident.objects.real().filter(nodes__in=nodes, closed_at=None)
+    found = open_ones.order_by("id").values_list("id", flat=True).last()
     return Incident.objects.select_for_update().filter(pk=found, closed_at=None).first() if found else None
 
 

@@ -26,6 +26,9 @@ class Refused(Exception):
         self.field = field
 
 
+RECORDED = "The nodes of this fleet exist only in recordings: they are not declared, checked or changed. Start a drill."
+
+
 @dataclass(frozen=True, slots=True)
 class Added:
     """What adding a list of nodes did: names, in order."""
@@ -49,6 +52,8 @@ def add_nodes(fleet: Fleet, text: str, login: Login, by: User | None) -> Added:
 
     Raises Refused with the line that cannot be read; then nothing was added.
     """
+    if fleet.replay:
+        raise Refused(RECORDED, "nodes")
     try:
         targets = nodeset.parse_hosts(text)
     except nodeset.NodesetError as error:
@@ -107,6 +112,8 @@ def _login(node: Node) -> tuple[str, str, int | None, str]:
 @transaction.atomic
 def change_node(fleet: Fleet, name: str, address: str, login: Login) -> Node:
     """Set how one node is reached, all four fields. Raises Refused when a field cannot be one, or no such node."""
+    if fleet.replay:
+        raise Refused(RECORDED)
     node = fleet.nodes.filter(name=name).first()
     if node is None:
         raise Refused(f"There is no node {name} in the fleet.")

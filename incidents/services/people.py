@@ -22,7 +22,7 @@ def new_fleet(name: str) -> Fleet:
 
 def fleet_named(name: str | None) -> Fleet:
     """The fleet of this name; without a name the only one. Raises Refused, with the names there are."""
-    names = list(Fleet.objects.values_list("name", flat=True))
+    names = list(Fleet.objects.filter(replay=False).values_list("name", flat=True))
     if name is None and len(names) == 1:
         name = names[0]
     found = Fleet.objects.filter(name=name).first() if name else None

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from incidents import clock
 from incidents.models import Fleet, Incident, Job, Node, Phase, User
-from incidents.services.fleet import Refused
+from incidents.services.fleet import RECORDED, Refused
 from incidents.services.runs import SCAN, start_suite
 from incidents.services.timeline import tell
 from probes import nodeset
@@ -51,6 +51,8 @@ def declare(
     """
     paths = checked_log_paths(log_paths)
     said = what.strip()
+    if fleet.replay:
+        raise Refused(RECORDED, "what")
     job = fleet.jobs.filter(name=said).first()
     nodes = list(job.nodes.all()) if job is not None else []
     looking_for = said if job is not None and not nodes else ""
@@ -88,10 +90,12 @@ def open_incident(
     impact_at: datetime | None = None,
     log_paths: Sequence[str] = (),
     looking_for: str = "",
+    drill: str = "",
+    recording: str = "",
     **said: Any,
 ) -> Incident:
     """Open an incident on these nodes: its phases, its first events, and the capture suite with the commit. Without
-    nodes the fleet is looked through for the job `looking_for`.
+    nodes the fleet is looked through for the job `looking_for`. `drill` and `recording`: see Incident.
 
     `by` is None when no person declared it; then nobody commands it yet. `log_paths` are checked ones: the job keeps
     them for the next time, and gives those of the last time where there are none. `said` joins the payload of
@@ -112,13 +116,16 @@ def open_incident(
         log_paths=paths,
         declared_by=by,
         commander=by,
+        drill=drill,
+        recording=recording,
     )
     # In the order of their keys, as batches of readings lock them: two at once must not wait in a circle.
     incident.nodes.set(Node.objects.select_for_update().filter(pk__in=[node.pk for node in nodes]).order_by("pk"))
     for due in clock.due_times(incident.t0, severity):
         started = incident.t0 if due.phase == incident.phase else None
         Phase.objects.create(incident=incident, name=due.phase, due_at=due.at, started_at=started)
-    given = {"log_paths": paths} if paths else {}
+    given: dict[str, Any] = {"log_paths": paths} if paths else {}
+    given |= {"drill": drill} if drill else {}
     tell(incident, "declared", by, **said, **given, severity=severity, job=str(job or looking_for), nodes=names)
     suite, asked = (CAPTURE, nodes) if nodes else (SCAN, list(fleet.nodes.select_related("fleet")))
     run = start_suite(suite, asked, by, incident=incident)

@@ -19,7 +19,7 @@ from django.utils import timezone
 from incidents.models import Fleet, Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
 from incidents.models.runs import SCAN as SCAN
 from incidents.models.runs import VERIFY
-from incidents.services.fleet import Refused
+from incidents.services.fleet import RECORDED, Refused
 from incidents.services.timeline import tell
 from probes import suites
 
@@ -51,6 +51,7 @@ class Claim:
     nodes: tuple[Node, ...]  # those still to be asked
     answered: Mapping[str, set[str]]  # probes by node that a worker before us stored: not asked again
     log_paths: tuple[str, ...] = ()  # patterns of log files, of the incident that it is asked for
+    incident_id: int | None = None
 
 
 def open_check(fleet: Fleet) -> SuiteRun | None:
@@ -67,6 +68,8 @@ def start_suite(
         raise Refused("There are no nodes to ask. Add nodes to the fleet first.")
     suites.suite_or_probe(suite)
     fleet = incident.fleet if incident is not None else nodes[0].fleet
+    if suite == CHECK and fleet.replay:
+        raise Refused(RECORDED)
     if suite == CHECK:
         Fleet.objects.select_for_update(no_key=True).get(pk=fleet.pk)  # two people may click at once
     if suite == CHECK and open_check(fleet) is not None:
@@ -112,12 +115,13 @@ def claim(shard_id: int) -> Claim | None:
     shard = Shard.objects.select_related("run__fleet", "run__incident").get(pk=shard_id)
     paths = tuple(shard.run.incident.log_paths) if shard.run.incident else ()
     asked = NodeVisit.objects.filter(run=shard.run_id).values("node_id")
-    nodes = tuple(shard.nodes.exclude(pk__in=asked))
+    nodes = tuple(shard.nodes.exclude(pk__in=asked).select_related("fleet"))
     answered: dict[str, set[str]] = {}
     stored = Reading.objects.filter(run=shard.run_id, node__in=nodes)
     for name, probe in stored.values_list("node__name", "probe"):
         answered.setdefault(name, set()).add(probe)
-    return Claim(shard.pk, shard.run_id, shard.run.fleet, shard.run.suite, shard.token, nodes, answered, paths)
+    run = shard.run
+    return Claim(shard.pk, run.pk, run.fleet, run.suite, shard.token, nodes, answered, paths, run.incident_id)
 
 
 @transaction.atomic

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 from incidents import clock
 from incidents.models import Incident, User
 from incidents.models.endings import HOW, TRAINING_AGAIN, verified
-from incidents.queries import alerts, diagnosis, paths, people, runbook
+from incidents.queries import alerts, diagnosis, drills, paths, people, runbook
 from incidents.queries import incident as queries
 from incidents.queries.board import needs, word_at_hand
 from incidents.queries.lines import lines
@@ -47,15 +47,19 @@ def list_state(request: HttpRequest) -> HttpResponse:
 def _list(request: HttpRequest) -> dict[str, object]:
     roles = people.roles(request.user)
     now = timezone.now()
-    rows = [(incident, queries.current_phase(incident, now)) for incident in queries.open_incidents(list(roles))]
-    waiting = needs(rows, now)
+    everything = [(incident, queries.current_phase(incident, now)) for incident in queries.open_incidents(list(roles))]
+    rows = [row for row in everything if not row[0].drill]
+    waiting = needs(rows, now)  # a drill is nobody's trouble but of those who train
+    real = [fleet for fleet in roles if not fleet.replay]
     return {
         "rows": rows,
+        "training": [row for row in everything if row[0].drill],
+        "drills": drills.available() if not rows else [],
         "needs": waiting[:TILES],
         "more_needs": max(0, len(waiting) - TILES),
         "closed": queries.closed_incidents(list(roles)),
         "roles": {fleet.pk: role for fleet, role in roles.items()},
-        "several": len(roles) > 1,
+        "several": len(real) > 1,
         "unplaced": alerts.recently_unplaced(list(roles)),
         "now": now,
     }

@@ -7,6 +7,7 @@ Errors   none: what is no capture is an Unread with why
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -44,9 +45,14 @@ BY_SECTION = (
 TREE_FILE, TREE_FILES = 4096, 20_000
 
 
-def about_the_incident(item: Item) -> bool:
-    """Whether it is of the folder in which an evidence bundle tells about its incident: people's words, no evidence."""
-    return _node(item) == ABOUT and item.name in BESIDE
+_LATER = re.compile(r"(?:^|/)stages/[^/]+/look-\d+/[^/]+/[^/]+$")
+
+
+def beside(item: Item) -> bool:
+    """Whether a file belongs to a recording and tells nothing of what was first seen: the description of a drill, its
+    later looks, and what Golden15 itself wrote of the incident."""
+    told = _node(item) == ABOUT and item.name in BESIDE
+    return told or item.name == "drill.toml" or bool(_LATER.search(str(item.inside)))
 
 
 class Saved:

@@ -137,7 +137,7 @@ class _Sorter:
 
     def take(self, item: Item) -> None:
         """One file. Nothing that a file holds may stop the others."""
-        if captures.about_the_incident(item) or self._saved.take(item) or self._trees.take(item):
+        if captures.beside(item) or self._saved.take(item) or self._trees.take(item):
             return
         try:
             self._take(item, 0)

@@ -110,6 +110,11 @@ REASONS: dict[str, Reason] = {
         "failed", "the node left this probe out", "ask again; if it stays, report it with the node's Python version"
     ),
     "run_deadline": Reason("skipped", "not asked: the run's time was over", "ask again, with fewer nodes or more time"),
+    "not_recorded": Reason(
+        "unreachable",
+        "the recording holds no answer of this node",
+        "nothing: in a drill no real node is asked",
+    ),
     "asker_lost": Reason(
         "skipped", "not known: whoever was asking died", "ask again; if it stays, see the worker's log"
     ),

@@ -2,19 +2,21 @@
 
 FOLDER/<node>/<probe>.out        what the probe printed
 FOLDER/<node>/captures.json      {probe: {"outcome": ..., "why": ..., "at": ..., ...}}; without it, each .out is ok
-FOLDER/golden15/...              about the incident, in a bundle: no node
+FOLDER/stages/<stage>/look-<n>/  later looks, each a folder like this one; what one lacks the look before it tells
+FOLDER/golden15/, drill.toml     what tells about it: no node, no capture
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from probes.core import ABOUT, Capture, saved_capture
 
+STAGES = "stages"
 _META = tuple(field.name for field in dataclasses.fields(Capture) if field.name not in ("node", "probe", "out"))
 
 
@@ -64,19 +66,49 @@ def captures(folder: Path) -> Iterator[Capture]:
     """Every capture of a folder, nodes and probes in order of their names. Raises BundleError."""
     if not folder.is_dir():
         raise BundleError(f"{folder}: no such folder; expected FOLDER/<node>/<probe>.out")
-    nodes = sorted(place for place in folder.iterdir() if place.is_dir() and place.name != ABOUT)
-    if not nodes:
+    if not any(place.is_dir() for place in folder.iterdir()):
         raise BundleError(f"{folder}: holds no node folders; expected FOLDER/<node>/<probe>.out")
     empty = True
-    for place in nodes:
-        meta = _meta(place / "captures.json")
-        outs = {file.stem: file for file in place.glob("*.out")}
-        for probe in sorted({*outs, *meta}):
-            empty = False
-            out = outs[probe].read_bytes() if probe in outs else b""
-            yield _capture(place, probe, out, meta.get(probe, {"outcome": "ok"}))
+    for name in nodes(folder):
+        empty = False
+        yield from of_node(folder, name)
     if empty:
         raise BundleError(f"{folder}: its folders hold no captures; expected FOLDER/<node>/<probe>.out")
+
+
+def nodes(folder: Path) -> list[str]:
+    """The nodes that a folder holds captures of, by name. Other folders in it are none of a node."""
+    places = (place for place in folder.iterdir() if place.is_dir()) if folder.is_dir() else ()
+    return sorted(place.name for place in places if (place / "captures.json").is_file() or any(place.glob("*.out")))
+
+
+def of_node(folder: Path, node: str) -> Iterator[Capture]:
+    """The captures of one node, in the order of the probes' names; none when it is not there. Raises BundleError."""
+    place = folder / _safe(node)
+    meta = _meta(place / "captures.json")
+    outs = {file.stem: file for file in place.glob("*.out")}
+    for probe in sorted({*outs, *meta}):
+        out = outs[probe].read_bytes() if probe in outs else b""
+        yield _capture(place, probe, out, meta.get(probe, {"outcome": "ok"}))
+
+
+def answers(folder: Path, node: str, looks: Mapping[str, int], stage: str = "") -> dict[str, Capture]:
+    """What a recording answers for a node: of each probe its look of that number (from 1) in a stage, the last one for
+    every higher number; what a look lacks the look before it tells, and the first captures in the end. A probe that the
+    recording does not hold is left out. Raises BundleError."""
+    places = [folder, *(_looks(folder, stage) if stage else ())]
+    found: dict[str, Capture] = {}
+    for number, place in enumerate(places):
+        for capture in of_node(place, node):
+            if number <= looks.get(capture.probe, -1):
+                found[capture.probe] = capture
+    return found
+
+
+def _looks(folder: Path, stage: str) -> list[Path]:
+    """The looks of a stage, in order."""
+    places = [place for place in (folder / STAGES / _safe(stage)).glob("look-*") if place.name[5:].isdecimal()]
+    return sorted(places, key=lambda place: int(place.name[5:]))
 
 
 def _capture(place: Path, probe: str, out: bytes, said: Any) -> Capture:

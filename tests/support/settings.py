@@ -11,4 +11,5 @@ os.environ["GOLDEN15_DATA"] = _folder
 
 from config.settings import *  # noqa: E402, F403
 
+DRILL_SECONDS = 0
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # fast; no test is about hashing

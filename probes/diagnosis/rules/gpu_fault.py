@@ -40,7 +40,7 @@ STATE = {
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen, finding in evidence.findings("kernel.xid", "kernel.sxid", "kernel.gpu_off_bus", *STATE):
         told = _told(finding)
-        if told is not None and finding.severity != "info":
+        if told is not None and finding.severity != "info" and not _before_the_job(evidence, seen, finding, told[0]):
             yield _hypothesis(evidence, seen, finding, *told)
     for event, log, seen in evidence.job.said("cuda_error"):
         if "out of memory" not in event.text.lower() or event.rank is None:
@@ -55,6 +55,18 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({event.rank}),
             nodes=frozenset({view.node}),
         )
+
+
+def _before_the_job(evidence: Evidence, seen: Seen, finding: Finding, cause: str) -> bool:
+    """A program's own fault that is older than the ranks of its node: that program is gone, and was not this job. Both
+    times are by the node's clock. Of the hardware an old Xid tells as well."""
+    if cause != PROGRAM or seen.facts is None:
+        return False
+    places = (view.place for view in evidence.job.ranks.values() if view.node == seen.node)
+    began = [place.start_time for place in places if place is not None and place.start_time is not None]
+    same = (finding.subject.get("bus_id"), finding.subject.get("xid"))
+    last = [xid.last_at for xid in seen.facts.xids if (xid.bus_id, xid.xid) == same]
+    return bool(began and last and last[0] is not None and last[0] < min(began))
 
 
 def _told(finding: Finding) -> tuple[str, str] | None:
@@ -73,11 +85,11 @@ def _told(finding: Finding) -> tuple[str, str] | None:
 
 
 def _hypothesis(evidence: Evidence, seen: Seen, finding: Finding, cause: str, signal: str) -> Hypothesis:
-    bus_id = str(finding.subject.get("bus_id", ""))
+    bus_id, known = _known(evidence, seen.node, str(finding.subject.get("bus_id", "")))
     subject: dict[str, str | int] = {"node": seen.node}
     if bus_id:
         subject["bus_id"] = bus_id
-    index = finding.subject.get("gpu", _index(evidence, seen.node, bus_id))
+    index = finding.subject.get("gpu", known)
     if isinstance(index, int):
         subject["gpu"] = index
     users = frozenset(
@@ -89,10 +101,12 @@ def _hypothesis(evidence: Evidence, seen: Seen, finding: Finding, cause: str, si
         and _uses(view.place.visible, view.place.local_rank, index)
     )
     gpu = f"GPU {index} ({bus_id})" if isinstance(index, int) else f"GPU {bus_id}" if bus_id else "the GPU driver"
+    says = finding.says.partition(". To do:")[0]
+    named = isinstance(index, int) and says.startswith(f"GPU {index} ")
     return Hypothesis(
         cause,
         subject,
-        f"On {seen.node or 'a node'}, {gpu}: {finding.says.partition('. To do:')[0]}",
+        f"On {seen.node or 'a node'}, {says if named else f'{gpu}: {says}'}",
         (Reason(finding.says, seen.ref),),
         (signal,),
         would_change=("the same GPU answering, and no such line after the job's start",),
@@ -101,14 +115,14 @@ def _hypothesis(evidence: Evidence, seen: Seen, finding: Finding, cause: str, si
     )
 
 
-def _index(evidence: Evidence, node: str, bus_id: str) -> int | None:
-    """The driver's number of the GPU with this bus id, where gpu.state of the node knows it."""
+def _known(evidence: Evidence, node: str, bus_id: str) -> tuple[str, int | None]:
+    """The GPU as gpu.state of the node knows it, its bus id with the function and the driver's number, so that what the
+    kernel log and the driver say is about one GPU. The kernel log's bus ids have no function."""
     for seen in evidence.of("gpu.state"):
-        if seen.node == node:
-            for gpu in seen.facts.gpus:
-                if bus_id and gpu.bus_id.lower().endswith(bus_id.lower()[-12:]):
-                    return gpu.index  # type: ignore[no-any-return]
-    return None
+        for gpu in seen.facts.gpus if seen.node == node and bus_id else ():
+            if bus_id.lower() in (gpu.bus_id, gpu.bus_id.partition(".")[0]):
+                return gpu.bus_id, gpu.index
+    return bus_id, None
 
 
 def _uses(visible: object, local_rank: int | None, index: int) -> bool:

@@ -15,24 +15,36 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     up = sum(port.state == "ACTIVE" for seen in evidence.of("ib.ports") for port in seen.facts.ports)
     everywhere = any(stall.complete for stall in evidence.stalls.all)
     for seen, finding in evidence.findings("ib.port_down", "ib.port_not_active"):
-        if finding.severity == "info":
+        if finding.severity == "info" or _never_used(seen, finding):
             continue
         yield _down(evidence, seen, finding, up, everywhere)
+
+
+def _never_used(seen: Seen, finding: Finding) -> bool:
+    """A port that has carried nothing since the node's boot, of an adapter that works by another one."""
+    if seen.facts is None or finding.severity != "warn":
+        return False
+    about = finding.subject.get("hca"), finding.subject.get("port")
+    ports = [one for one in seen.facts.ports if (one.hca, one.port) == about]
+    return any([one.counters.get(name) for name in ("port_xmit_data", "port_rcv_data")] == [0, 0] for one in ports)
 
 
 def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere: bool) -> Hypothesis:
     hca, port = str(finding.subject["hca"]), finding.subject["port"]
     because = [Reason(finding.says + (f"; {up} other ports are ACTIVE" if up else ""), seen.ref)]
     signals = ["port_down" if finding.severity == "bad" else "port_down_unused"]
+    # The kernel names an adapter by its PCI address, sysfs by its name.
+    named = {hca, *(one.pci for one in seen.facts.ports if one.hca == hca and one.pci)}
     for source, link in evidence.findings("kernel.link"):
-        if source.node == seen.node and str(link.subject.get("device", link.subject.get("hca", ""))).startswith(hca):
+        if source.node == seen.node and link.subject.get("device") in named:
             because.append(Reason(link.says, source.ref))
             signals.append("port_down_in_log")
+    told: set[str] = set()  # one line of each kind, whichever rank wrote it
     for event, log, source in evidence.job.said("ib_completion", "ib_async"):
-        if event.where.partition(":")[0] == hca and source.node in (seen.node, ""):
+        if event.kind not in told and event.where.partition(":")[0] == hca and source.node in (seen.node, ""):
             because.append(quoted(event, log, source))
             signals.append("completion_error")
-            break
+            told.add(event.kind)
     if everywhere:
         stall = next(stall for stall in evidence.stalls.all if stall.complete)
         rank = evidence.job.view(min(stall.waiting))

@@ -1,0 +1,82 @@
+"""Reads of drills: what there is to train, and which part of a recording answers a run."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db.models import Max
+
+from incidents.models import Event, Incident, SuiteRun
+from incidents.models.incident import DRILL_STAGE
+from probes import drills, suites
+from probes.core import Capture
+from probes.transport import replay
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DrillView:
+    """A drill that can be started. `last`: the incident that it was last started as."""
+
+    drill: drills.Drill
+    last: Incident | None
+
+    @property
+    def size(self) -> str:
+        """`64 nodes`"""
+        count = len(self.drill.nodes)
+        return f"{count} node{'' if count == 1 else 's'}"
+
+
+def available() -> list[DrillView]:
+    """The drills that Golden15 brings, the smallest first. One that is broken is left out, and said in the log."""
+    found = []
+    for name in drills.names():
+        try:
+            found.append(drills.named(name))
+        except (drills.DrillError, OSError) as error:
+            log.warning("a drill is left out: %s", error)
+    found.sort(key=lambda drill: (len(drill.nodes), drill.name))
+    latest = Incident.objects.exclude(drill="").order_by().values("drill").annotate(last=Max("pk")).values("last")
+    last = {one.drill: one for one in Incident.objects.filter(pk__in=latest)}
+    return [DrillView(drill, last.get(drill.name)) for drill in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The part of a recording that answers one run: `looks` numbers the looks of each probe within the stage."""
+
+    folder: Path
+    stage: str
+    looks: dict[str, int]
+
+
+def recorded(run_id: int) -> Recorded | None:
+    """What answers this run; None where its incident has no recording. A run that was started before a stage began is
+    answered from the part before."""
+    run = SuiteRun.objects.select_related("incident").get(pk=run_id)
+    incident = run.incident
+    if incident is None or not incident.recording:
+        return None
+    begun = _stage_of(incident, run)
+    since = begun.payload["run"] if begun is not None else 0
+    runs = incident.runs.filter(pk__gt=since, pk__lte=run.pk)
+    looks = Counter(
+        probe for suite in runs.values_list("suite", flat=True) for probe in suites.suite_or_probe(suite).probes
+    )
+    return Recorded(Path(incident.recording), begun.payload["stage"] if begun is not None else "", dict(looks))
+
+
+def _stage_of(incident: Incident, run: SuiteRun) -> Event | None:
+    """The beginning of the stage that this run is in."""
+    begun = incident.events.filter(kind=DRILL_STAGE).order_by("-seq")
+    return next((event for event in begun if event.payload["run"] < run.pk), None)
+
+
+def answers_of(found: Recorded, node: str) -> dict[str, Capture]:
+    """What the recording answers for a node, by probe. Raises BundleError and OSError."""
+    return replay.answers(found.folder, node, found.looks, found.stage)
