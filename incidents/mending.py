@@ -11,7 +11,7 @@ import threading
 
 from incidents.asking import settings_of, target_of
 from incidents.services import actions
-from incidents.services.drilling import passed
+from incidents.services.drilling import is_replay, passed
 from probes import remedies
 from probes.core import Capture
 from probes.remedies import Outcome
@@ -23,7 +23,7 @@ def mend(action_id: int) -> None:
     held = actions.begin(action_id)
     if held is None:
         return
-    if held.recording:
+    if is_replay(held.action.incident):
         passed(held.action.incident, held.action.remedy)
         command = remedies.shown(held.action.argv)
         actions.end(action_id, Outcome("done", f"Drill: “{command}” was not run; the recording goes on as if it had."))

@@ -38,7 +38,6 @@ class Held:
 
     action: Action
     node: Node
-    recording: str
 
 
 def ask(
@@ -110,9 +109,9 @@ def begin(action_id: int) -> Held | None:
         rows = Action.objects.filter(pk=action_id, state="ready", incident__closed_at=None)
         if not rows.update(state="running", begun_at=timezone.now()):
             return None
-        action = Action.objects.select_related("node__fleet", "incident", "asked_by").get(pk=action_id)
+        action = Action.objects.select_related("node__fleet", "incident__fleet", "asked_by").get(pk=action_id)
         tell(action.incident, "action_begun", None, **_said(action))
-    return Held(action, action.node, action.incident.recording)
+    return Held(action, action.node)
 
 
 @transaction.atomic

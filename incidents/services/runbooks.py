@@ -14,6 +14,7 @@ from incidents.models import Decision, Incident, Ranking, RunbookRun, User
 from incidents.models.diagnosis import UNNAMED
 from incidents.runbook import Option, Step
 from incidents.services import actions
+from incidents.services.drilling import passed
 from incidents.services.fleet import Refused
 from incidents.services.runs import start_suite
 from incidents.services.timeline import tell
@@ -113,6 +114,8 @@ def choose(
     if command is not None:
         assert command.node is not None
         actions.ask(decision, command.remedy, command.node, command.argv, command.undo, dict(command.guard or {}))
+    else:
+        passed(incident, f"{run.runbook}.{option.id}")
     _go_on(run, option)
     return decision
 
