@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from probes.diagnosis.judging import Diagnosis
 from probes.transport import replay
 from tests.lab.drills.__main__ import MADE, make
 
+BASE = Path(__file__).parent.parent
 NAMES = drills.names()
 MOST_BYTES = 12_000_000  # of one drill, unpacked
 
@@ -259,6 +261,19 @@ def test_a_slip_in_the_description_is_said_with_file_and_word(copy: Path, old: s
         drills.load(copy)
     assert says in str(error.value)
     assert str(file) in str(error.value)
+
+
+def test_the_example_of_the_page_is_a_drill(copy: Path) -> None:
+    page = (BASE / "docs" / "drills.md").read_text()
+    (example,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (copy / drills.DESCRIPTION).write_text(example)
+    drill = drills.load(copy)
+    assert (drill.what, drill.severity, drill.stood_s, len(drill.decoys)) == ("llm-7b-run3", 3, 180, 1)
+    told = set(re.findall(r"^\| `(\w+)` \|", page.split("## Add a drill")[1], re.MULTILINE))
+    assert told == drills.WORDS, "every word is told"
+    sizes = dict(re.findall(r"^\| `([\w-]+)` \| .*? \| ([\d.]+) MB", page, re.MULTILINE))
+    real = {one.name: sum(len(data) for data in bytes_of(one.folder).values()) / 1e6 for one in drills.drills()}
+    assert {name: float(size) for name, size in sizes.items()} == pytest.approx(real, abs=0.1)
 
 
 def test_an_unknown_name_lists_those_there_are(tmp_path: Path) -> None:
