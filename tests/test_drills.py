@@ -91,6 +91,14 @@ def test_a_healthy_twin_of_the_faulty_node_takes_the_verdict_away(drill: drills.
     assert judged([*others, *healthy], drill.nodes).verdict.hypothesis.cause in ("none", "unknown")
 
 
+def test_the_kernel_log_and_the_adapter_tell_of_one_port() -> None:
+    """The kernel names the adapter by its PCI address, sysfs by its name."""
+    drill = drills.named("port-down-64")
+    first = judged(replay.captures(drill.folder), drill.nodes).verdict.hypothesis
+    probes = [reason.reading.partition("/")[2] for reason in first.because]
+    assert probes == ["ib.ports", "host.kernel_log", "rank.log", "rank.log", "rank.flight_recorder"]
+
+
 def with_changes(name: str, node: str, probe: str, old: str, new: str) -> Diagnosis:
     """Of the drill without its fault, where one output of one node reads otherwise."""
     changed = []
