@@ -45,14 +45,15 @@ def target_of(node: Node) -> Target:
     return Target(node.name, node.address, node.user, node.port or 0, node.jump)
 
 
-def _settings(fleet: Fleet) -> Settings:
+def settings_of(fleet: Fleet) -> Settings:
+    """Whom to trust and how to reach the nodes of a fleet."""
     return Settings(accepted=accepted_lines(fleet), config=ssh_config_files())
 
 
 def ask_shard(held: runs.Claim) -> None:
     """Ask every open node of the claim; record as answers come. Raises LeaseLost when another worker took over."""
     plan = suites.suite_or_probe(held.suite).plan(held.log_paths)
-    settings = _settings(held.fleet)
+    settings = settings_of(held.fleet)
     settings.node_s = plan.deadline_s + settings.connect_s + 5
     settings.fanout = min(settings.fanout, runs.SHARD_NODES)
     items: queue.Queue[Item] = queue.Queue(maxsize=512)

@@ -5,8 +5,8 @@ import logging
 from celery import shared_task
 from django.db import close_old_connections
 
-from incidents import asking
-from incidents.services import diagnosing, runs, scoping
+from incidents import asking, mending
+from incidents.services import actions, diagnosing, runs, scoping, verifying
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,14 @@ def judge(incident_id: int) -> None:
 
 @shared_task(name=runs.SETTLE)
 def settle(incident_id: int) -> None:
-    """A look at the fleet for a job has ended. Safe to be delivered twice."""
+    """A look at the fleet for a job has ended, or one whether training advances. Safe to be delivered twice."""
     close_old_connections()
     scoping.settle_scan(incident_id)
+    verifying.settle_looks(incident_id)
+
+
+@shared_task(name=actions.TASK)
+def act(action_id: int) -> None:
+    """Run a command that people chose. Safe to be delivered twice: only who begins it runs it."""
+    close_old_connections()
+    mending.mend(action_id)

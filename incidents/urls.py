@@ -3,7 +3,20 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from incidents.views import alerts, declaring, drills, evidence, fleet, incidents, notes, timeline, verdicts
+from incidents.views import (
+    alerts,
+    declaring,
+    drills,
+    evidence,
+    fleet,
+    incidents,
+    notes,
+    resolving,
+    review,
+    runbooks,
+    timeline,
+    verdicts,
+)
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
@@ -17,11 +30,22 @@ urlpatterns = [
     path("incidents/<int:incident>/advance", incidents.advance, name="advance"),
     path("incidents/<int:incident>/command", incidents.take_command, name="take_command"),
     path("incidents/<int:incident>/verdict", verdicts.decide_verdict, name="decide_verdict"),
+    path("incidents/<int:incident>/runbook/start", runbooks.start_runbook, name="start_runbook"),
+    path("incidents/<int:incident>/runbook/choose", runbooks.choose_option, name="choose_option"),
+    path("incidents/<int:incident>/runbook/ask", runbooks.ask_for_step, name="ask_for_step"),
+    path("incidents/<int:incident>/runbook/leave", runbooks.leave_runbook, name="leave_runbook"),
+    path("incidents/<int:incident>/advancing", runbooks.look_if_it_advances, name="look_if_it_advances"),
+    path("incidents/<int:incident>/actions/<int:action>/approve", runbooks.approve_action, name="approve_action"),
+    path("incidents/<int:incident>/actions/<int:action>/decline", runbooks.decline_action, name="decline_action"),
     path("incidents/<int:incident>/nodes", declaring.set_scope, name="set_scope"),
     path("incidents/<int:incident>/note", notes.add_note, name="add_note"),
     path("incidents/<int:incident>/evidence/<int:reading>", evidence.evidence, name="evidence"),
     path("incidents/<int:incident>/evidence/<int:reading>/output", evidence.output, name="evidence_output"),
     path("incidents/<int:incident>/timeline", timeline.timeline, name="timeline"),
+    path("incidents/<int:incident>/resolve", resolving.resolve, name="resolve"),
+    path("incidents/<int:incident>/review", review.review, name="review"),
+    path("incidents/<int:incident>/review.md", review.review_markdown, name="review_markdown"),
+    path("incidents/<int:incident>/bundle.zip", review.bundle, name="bundle"),
     path("drills/", drills.drills, name="drills"),
     path("drills/<slug:drill>/start", drills.start_drill, name="start_drill"),
     path("alerts/<slug:source>", alerts.receive, name="alerts"),

@@ -61,6 +61,9 @@ class Capture:
         return self.out.decode("utf-8", "replace")
 
 
+ABOUT = "golden15"  # folder of an evidence bundle that tells about the incident: no node, and no evidence
+
+
 _SAVED = tuple(one.name for one in dataclasses.fields(Capture) if one.name not in ("node", "probe", "out"))
 
 

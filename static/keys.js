@@ -19,7 +19,7 @@ export function act(one) {
   if (one.matches("button, a")) one.click();
   else if (one.localName === "summary") {
     one.parentElement.open = true;
-    go(one.parentElement.querySelector("input:not([type=hidden]), textarea") ?? one);
+    go(one.parentElement.querySelector("input:not([type=hidden]), select, textarea") ?? one);
   } else if (one.localName === "label") go(one.control);
   else go(one.querySelector("a, button, [tabindex]") ?? one.closest("[tabindex]"));
 }

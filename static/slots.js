@@ -8,11 +8,14 @@ for (const kind of ["pointerup", "pointercancel"]) window.addEventListener(kind,
 // A menu may have swallowed the release.
 document.addEventListener("pointermove", (event) => { if (!event.buttons) pressed = null; }, true);
 
+// What a field held as it was rendered.
+const initial = (one) => one.defaultValue ?? ([...one.options].find((option) => option.defaultSelected) ?? one.options[0])?.value;
+
 // Somebody who types a reason, pastes a list or marks a text must not lose it.
 export function busy(place) {
   if (pressed && place.contains(pressed)) return true;
   const active = document.activeElement;
-  return Boolean(active && place.contains(active) && active.matches("input, textarea") && active.value !== active.defaultValue);
+  return Boolean(active && place.contains(active) && active.matches("input, textarea, select") && active.value !== initial(active));
 }
 
 const attribute = (name, value) => `[${name}="${CSS.escape(value)}"]`;
@@ -53,8 +56,11 @@ function focusAgain(place, { selectors, marked }) {
 // may name (data-about) where its hidden values change with every piece of news.
 function typedIn(place) {
   const form = (one) => one.form?.dataset.about ?? (one.form && JSON.stringify([one.form.action, ...[...one.form.querySelectorAll("[type=hidden]:not([name=csrfmiddlewaretoken])")].map((hidden) => hidden.value)]));
-  return [...place.querySelectorAll("input[name]:not([type=hidden]), textarea[name]")].map((one) => [form(one) + one.name, one]);
+  return [...place.querySelectorAll("input[name]:not([type=hidden]), textarea[name], select[name]")].map((one) => [form(one) + one.name, one]);
 }
+
+// A choice that is not offered any more is not made again.
+const offers = (one, value) => value !== undefined && (!one.options || [...one.options].some((option) => option.value === value));
 
 const TOKENS = "[name=csrfmiddlewaretoken]";
 
@@ -95,10 +101,10 @@ export function replace(place, html) {
   const named = () => [...place.querySelectorAll("details")].map((one, i) => [one.dataset.keep ?? i, one]);
   const opened = new Map(named().map(([name, one]) => [name, one.open]));
   const scrolled = [...place.querySelectorAll(".scroll")].map((one) => [one.scrollLeft, one.scrollTop]);
-  const typed = new Map(typedIn(place).filter(([, one]) => one.value !== one.defaultValue).map(([name, one]) => [name, one.value]));
+  const typed = new Map(typedIn(place).filter(([, one]) => one.value !== initial(one)).map(([name, one]) => [name, one.value]));
   place.replaceChildren(...body.childNodes);
   named().forEach(([name, one]) => { one.open = opened.get(name) ?? one.open; });
   place.querySelectorAll(".scroll").forEach((one, i) => { [one.scrollLeft, one.scrollTop] = scrolled[i] ?? [0, 0]; });
-  typedIn(place).forEach(([name, one]) => { one.value = typed.get(name) ?? one.value; });
+  typedIn(place).forEach(([name, one]) => { if (offers(one, typed.get(name))) one.value = typed.get(name); });
   if (focused) focusAgain(place, focused);
 }

@@ -116,3 +116,12 @@ def test_the_rule_of_the_page_is_the_rule_that_runs() -> None:
     (found,) = judging.all_rules()["full_disk"].judge(Evidence([seen]))
     assert (found.cause, found.subject) == ("host.disk_full", {"node": "gpu-001"})
     assert list(judging.all_rules()["full_disk"].judge(Evidence([]))) == []
+
+
+def test_the_example_runbook_is_sound(tmp_path: Path) -> None:
+    from incidents import runbook
+
+    (text,) = blocks("docs/add-a-runbook.md", "toml")
+    path = tmp_path / "disk_full.toml"
+    path.write_text(text)
+    assert [str(trouble) for trouble in runbook.check(path)] == []

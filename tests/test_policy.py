@@ -38,6 +38,7 @@ def incident() -> Incident:
 def arguments(name: str, incident: Incident) -> dict[str, Any]:
     """What a route's address needs, all of it of the incident's fleet."""
     here = {"fleet": incident.fleet.name, "incident": incident.pk, "name": "gpu-001", "key_id": 1, "reading": 1}
+    here["action"] = 1
     here |= {"token": "no-such-token", "source": "no-such-source", "drill": "rank-stopped"}
     pattern = next(pattern for pattern in routes() if pattern.name == name)
     return {key: here[key] for key in pattern.pattern.converters}

@@ -11,6 +11,8 @@ from incidents.models.fleet import Fleet, Node
 from incidents.models.incident import Incident
 from probes.core import OUTCOMES
 
+VERIFY = "verify"  # the suite that tells whether training advances
+
 
 class SuiteRun(models.Model):
     """One suite asked of a list of nodes. Finished when each of its shards is."""
@@ -83,6 +85,9 @@ class NodeVisit(models.Model):
         return NodeVisit(**kept, reason=self.reason, detail=why, took_s=self.took_s, connect_s=self.connect_s)
 
 
+SCAN = "scan"  # the suite that looks for a job on the whole fleet
+
+
 class ReadingQuerySet(models.QuerySet["Reading"]):
     """Reads that several parts make of readings."""
 
@@ -94,6 +99,12 @@ class ReadingQuerySet(models.QuerySet["Reading"]):
         each = self.order_by().values("node_id", "probe")
         best = each.annotate(best=Coalesce(Max("id", filter=Q(outcome="ok")), Max("id"))).values("best")
         return ReadingQuerySet(self.model, using=self.db).filter(pk__in=best).defer("out", "err")
+
+    def evidence(self, incident: Incident, until: int) -> ReadingQuerySet:
+        """The best readings of an incident up to the reading `until`, which a ranking names as its last."""
+        # Not what a look at the whole fleet for the job saw on nodes that are not the job's.
+        mine = self.filter(run__incident=incident, pk__lte=until, node__in=incident.nodes.all())
+        return mine.exclude(run__suite=SCAN).best()
 
 
 class Reading(models.Model):

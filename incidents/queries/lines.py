@@ -13,6 +13,7 @@ from incidents.models import Event, Incident
 from incidents.queries.diagnosis import share_said
 from incidents.queries.timeline import HIDDEN
 from probes.core import clean
+from probes.remedies import shown
 
 LONGEST = 4000  # characters of one event's payload on a page
 
@@ -140,9 +141,42 @@ def _verdict(said: dict[str, Any], kind: str) -> Sentence:
 
 def _decision(said: dict[str, Any], kind: str) -> Sentence:
     why = f" Why: “{said['why']}”" if said.get("why") else ""
+    if "runbook" in said:
+        return "●", "", f"decided “{said['chosen']}”. Asked: {said['question']}{why}"
     if said["chosen"] == "accept":
         return "▸", "ok", f"accepted the verdict “{said['says']}”.{why}"
     return "▸", "", f"says that it is not this: “{said['says']}”.{why}"
+
+
+def _runbook_started(said: dict[str, Any], kind: str) -> Sentence:
+    return "▸", "", f"started the runbook “{said['title']}”: {said['about']}"
+
+
+def _runbook_left(said: dict[str, Any], kind: str) -> Sentence:
+    return "▸", "", f"left the runbook “{said['title']}”: “{said['why']}”"
+
+
+def _action(said: dict[str, Any], kind: str) -> Sentence:
+    command = f"“{shown(said['argv'])}” on {said['node']}"
+    second = " A second person has to approve it." if said.get("state") == "waiting" else ""
+    sentences = {
+        "action_asked": ("▸", "", f"asked for {command}.{second}"),
+        "action_approved": ("▸", "ok", f"approved {command}"),
+        "action_declined": ("▸", "", f"declined {command}: nothing was done"),
+        "action_begun": ("▸", "", f"{command} begins"),
+    }
+    marks = {"done": ("✓", "ok"), "failed": ("◆", "bad"), "expired": ("▲", "warn")}
+    return sentences.get(kind, (*marks.get(said["state"], ("○", "unk")), said["says"]))
+
+
+def _training(said: dict[str, Any], kind: str) -> Sentence:
+    mark, level = {"advances": ("✓", "ok"), "stands": ("◆", "bad")}.get(said["state"], ("○", "unk"))
+    return mark, level, said["says"]
+
+
+def _resolved(said: dict[str, Any], kind: str) -> Sentence:
+    why = f" Why: “{said['why']}”" if said.get("why") else ""
+    return "✓", "ok", f"closed the incident: {said['how']}.{why}"
 
 
 def _drill_stage(said: dict[str, Any], kind: str) -> Sentence:
@@ -165,7 +199,16 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "alert": _alert,
     "verdict": _verdict,
     "decision": _decision,
+    "runbook_started": _runbook_started,
+    "runbook_left": _runbook_left,
+    "action_asked": _action,
+    "action_approved": _action,
+    "action_declined": _action,
+    "action_begun": _action,
+    "action_ended": _action,
+    "training": _training,
     "note": _note,
     "readings": _readings,
+    "resolved": _resolved,
     "drill_stage": _drill_stage,
 }

@@ -14,7 +14,6 @@ from django.utils import timezone
 from incidents.models import Incident, Ranking, Reading
 from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
-from incidents.services.runs import SCAN
 from incidents.services.timeline import tell
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.core import stored
@@ -90,9 +89,7 @@ def _judge(incident_id: int) -> int:
 
 def evidence_of(incident: Incident, until: int) -> Iterator[Seen]:
     """The best readings of an incident up to the reading `until`, which a ranking names as its last. One query."""
-    # Not what a look at the whole fleet for the job saw on nodes that are not the job's.
-    mine = Reading.objects.filter(run__incident=incident, pk__lte=until, node__in=incident.nodes.all())
-    rows = mine.exclude(run__suite=SCAN).best().select_related("node").order_by("pk")
+    rows = Reading.objects.all().evidence(incident, until).select_related("node").order_by("pk")
     for row in rows.iterator(chunk_size=500):
         yield stored(row.node.name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
 

@@ -202,7 +202,7 @@ def advance(incident: Incident, by: User | None, word: str) -> Incident:
         raise Refused("Say in a word why this phase is over.", "word")
     now = timezone.now()
     if overdue is not None:  # the sweeper did not come by in time
-        _say_overdue(incident, overdue, now)
+        say_overdue(incident, overdue, now)
     incident.phases.filter(name=incident.phase).update(ended_at=now)
     incident.phases.filter(name=following).update(started_at=now)
     before, incident.phase = incident.phase, following
@@ -238,11 +238,12 @@ def _tell_overdue(phase_id: int) -> int:
     mine = Phase.objects.filter(pk=phase_id, ended_at=None, overdue_told_at=None).first()
     if incident.closed_at is not None or mine is None:
         return 0
-    _say_overdue(incident, mine, now)
+    say_overdue(incident, mine, now)
     return 1
 
 
-def _say_overdue(incident: Incident, phase: Phase, now: datetime) -> None:
+def say_overdue(incident: Incident, phase: Phase, now: datetime) -> None:
+    """Put into the timeline, once, that a phase is over its time. In the caller's transaction."""
     phase.overdue_told_at = now
     phase.save(update_fields=["overdue_told_at"])
     tell(incident, "overdue", phase=phase.name)
@@ -252,9 +253,12 @@ def _say_overdue(incident: Incident, phase: Phase, now: datetime) -> None:
 def take_command(incident: Incident, by: User, seen: int | None | EllipsisType = ...) -> Incident:
     """Make `by` the commander; the one before is told in the event.
 
-    `seen` is the commander (None: nobody) that the person saw. Raises Refused when it is another by now.
+    `seen` is the commander (None: nobody) that the person saw. Raises Refused when it is another by now, and when the
+    incident is closed.
     """
     incident = Incident.objects.select_for_update(of=("self",)).select_related("commander").get(pk=incident.pk)
+    if incident.closed_at is not None:
+        raise Refused(f"INC-{incident.pk} is closed: there is nothing to command.")
     before = incident.commander
     if before == by:
         raise Refused("You command this incident already.")

@@ -17,6 +17,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from incidents.models import Fleet, Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
+from incidents.models.runs import SCAN as SCAN
+from incidents.models.runs import VERIFY
 from incidents.services.fleet import RECORDED, Refused
 from incidents.services.timeline import tell
 from probes import suites
@@ -29,7 +31,6 @@ RING_AGAIN = timedelta(seconds=6)  # after this a shard that nobody took is put 
 MOST_CLAIMS = 4  # a shard that kills its worker each time must not go round for ever
 TASK = "incidents.run_shard"
 CHECK = "check"  # the suite that checks the fleet
-SCAN = "scan"  # the suite that looks for a job on the whole fleet
 SETTLE = "incidents.settle"
 RING_AT_MOST = 64  # shards rung for by one sweep: without workers the queue must not grow for ever
 
@@ -159,7 +160,7 @@ def _close(shard_id: int, run_id: int) -> None:
         if ended and run.incident is not None:
             answered = run.visits.filter(reason="").count()
             tell(run.incident, "suite_ended", run=run.pk, suite=run.suite, answered=answered, nodes=run.node_count)
-            if run.suite == SCAN:
+            if run.suite in (SCAN, VERIFY):
                 _ring([run.incident.pk], SETTLE)
 
 

@@ -6,15 +6,17 @@ import logging
 
 from django.db import Error
 
+from incidents.services.actions import sweep_actions
 from incidents.services.diagnosing import sweep_unjudged
 from incidents.services.looking import sweep_second_looks
 from incidents.services.response import tell_overdue
 from incidents.services.runs import sweep_shards
 from incidents.services.scoping import sweep_scans
+from incidents.services.verifying import sweep_looks
 
 log = logging.getLogger(__name__)
 
-BROOMS = (sweep_shards, sweep_scans, tell_overdue, sweep_second_looks, sweep_unjudged)
+BROOMS = (sweep_shards, sweep_scans, tell_overdue, sweep_second_looks, sweep_actions, sweep_looks, sweep_unjudged)
 
 
 def sweep() -> int:

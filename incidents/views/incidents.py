@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -14,7 +15,8 @@ from django.views.decorators.http import require_safe
 
 from incidents import clock
 from incidents.models import Incident, User
-from incidents.queries import alerts, diagnosis, drills, paths, people
+from incidents.models.endings import HOW, TRAINING_AGAIN, verified
+from incidents.queries import alerts, diagnosis, drills, paths, people, runbook
 from incidents.queries import incident as queries
 from incidents.queries.board import needs, word_at_hand
 from incidents.queries.lines import lines
@@ -25,7 +27,7 @@ from incidents.views.acting import by, found_or_404, number, post_only
 
 TILES = 3  # incidents in the line "needs a human"
 # The parts of the page that live.
-SLOTS = ("head", "phases", "scope", "verdict", "paths", "standouts", "matrix", "tally", "timeline", "thumb")
+SLOTS = ("head", "phases", "scope", "verdict", "runbook", "paths", "standouts", "matrix", "tally", "timeline", "thumb")
 
 
 @never_cache
@@ -66,6 +68,7 @@ def _list(request: HttpRequest) -> dict[str, object]:
 def context_of(incident: Incident, user: User) -> dict[str, object]:
     found = queries.matrix(incident)
     now = timezone.now()
+    verdict = _verdict(incident)
     return {
         "incident": incident,
         "now": now,
@@ -74,7 +77,9 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "phases": queries.phases(incident, now),
         "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
         "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
-        **_verdict(incident),
+        **verdict,
+        "runbook": runbook.panel(incident, verdict.get("lead"), user.pk),
+        **_endings(incident),
         "word": word_at_hand(incident),
         "scope": queries.scope_wanted(incident) if not found.nodes else None,
         "matrix": found,
@@ -85,13 +90,21 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
     }
 
 
-def _verdict(incident: Incident) -> dict[str, object]:
+def _endings(incident: Incident) -> dict[str, object]:
+    """The ways in which it may be closed now, the likeliest first. "training again" needs a reading that says so."""
+    if incident.closed_at is not None:
+        return {}
+    trains = verified(incident)
+    return {"trains": trains, "endings": [how for how in HOW if trains or how != TRAINING_AGAIN]}
+
+
+def _verdict(incident: Incident) -> dict[str, Any]:
     """Nothing before anything was judged: then the panels are absent."""
     verdict = diagnosis.verdict(incident)
     if verdict is None:
         return {}
     age = clock.span(verdict.ranking.at, timezone.now())
-    return {"verdict": verdict, "verdict_age": age, "path_counts": paths.counted(verdict.lanes)}
+    return {"verdict": verdict, "lead": verdict.lead, "verdict_age": age, "path_counts": paths.counted(verdict.lanes)}
 
 
 @never_cache

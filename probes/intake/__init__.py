@@ -25,10 +25,12 @@ __all__ = ["Intake", "NoSuchPath", "Unread", "read"]
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """`readings`: (file, reading). `unread`: files that told nothing, by their names."""
+    """`readings`: (file, reading). `unread`: files that told nothing, by their names. `asked`: nodes that captures say
+    were asked, also those that gave none."""
 
     readings: tuple[tuple[str, Reading], ...]
     unread: tuple[Unread, ...]
+    asked: tuple[str, ...] = ()
 
 
 def read(paths: Sequence[Path]) -> Intake:
@@ -45,4 +47,4 @@ def read(paths: Sequence[Path]) -> Intake:
             unread.append(one)
         else:
             found.append(one)
-    return Intake(tuple(found), tuple(sorted(set(unread), key=lambda one: one.file)))
+    return Intake(tuple(found), tuple(sorted(set(unread), key=lambda one: one.file)), tuple(brought.asked))

@@ -13,11 +13,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from probes import catalog
-from probes.core import Capture, Reading, saved_capture, sections
+from probes.core import ABOUT, Capture, Reading, saved_capture, sections
 from probes.intake.items import Item, Unread
 from probes.intake.names import looks_like_a_node
 
 META = "captures.json"
+BESIDE = ("incident.json", "timeline.json", "decisions.json", "review.md", "README.txt")  # in a bundle's folder ABOUT
 # (part of a section's name, the probe whose collector writes such a section): the first that fits counts.
 BY_SECTION = (
     ("golden15/tool", "rank.stack"),
@@ -50,7 +51,8 @@ _LATER = re.compile(r"(?:^|/)stages/[^/]+/look-\d+/[^/]+/[^/]+$")
 def beside(item: Item) -> bool:
     """Whether a file belongs to a recording and tells nothing of what was first seen: the description of a drill, its
     later looks, and what Golden15 itself wrote of the incident."""
-    return item.name == "drill.toml" or item.inside.parent.name == "golden15" or bool(_LATER.search(str(item.inside)))
+    told = _node(item) == ABOUT and item.name in BESIDE
+    return told or item.name == "drill.toml" or bool(_LATER.search(str(item.inside)))
 
 
 class Saved:
@@ -86,7 +88,7 @@ class Saved:
                 yield Unread(ref, f"no probe here is called {probe}")
                 continue
             out = item.data if (place, probe) in self._outs else b""
-            node = item.path.absolute().parent.name if item.path is not None else place.name
+            node = _node(item)
             try:
                 capture = saved_capture(node, probe, out, (told.get(place) or {}).get(probe, {"outcome": "ok"}))
             except ValueError as error:
@@ -97,6 +99,10 @@ class Saved:
                 yield Unread(ref, reading.parse_error)
             yield ref, reading
 
+    def asked(self) -> list[str]:
+        """The nodes that have a captures.json, in order: they were asked, also those that it says nothing of."""
+        return sorted({_node(item) for item in self._meta.values()} - {""})
+
     @staticmethod
     def _told(item: Item) -> dict[str, Any] | None:
         try:
@@ -104,6 +110,11 @@ class Saved:
         except (ValueError, RecursionError):
             return None
         return said if isinstance(said, dict) else None
+
+
+def _node(item: Item) -> str:
+    """The node whose folder it lies in."""
+    return item.path.absolute().parent.name if item.path is not None else item.inside.parent.name
 
 
 def of_sections(item: Item, text: str) -> Reading | None:

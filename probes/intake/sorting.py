@@ -83,6 +83,7 @@ class Brought:
     nodes: list[NodeFile] = field(default_factory=list)
     captures: list[tuple[str, Reading]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     @property
     def folders(self) -> set[PurePosixPath]:
@@ -251,6 +252,7 @@ class _Sorter:
             if dump.reduced is None:
                 self.brought.unread.append(Unread(dump.ref, f"a flight-recorder dump that is not read: {dump.why}"))
         self._more(self._saved.readings())
+        self.brought.asked += self._saved.asked()
         self._more(self._trees.readings())
         return self.brought
 

@@ -3,7 +3,7 @@
 FOLDER/<node>/<probe>.out        what the probe printed
 FOLDER/<node>/captures.json      {probe: {"outcome": ..., "why": ..., "at": ..., ...}}; without it, each .out is ok
 FOLDER/stages/<stage>/look-<n>/  later looks, each a folder like this one; what one lacks the look before it tells
-FOLDER/golden15/, drill.toml     what belongs to it and is no capture
+FOLDER/golden15/, drill.toml     what tells about it: no node, no capture
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from probes.core import Capture, saved_capture
+from probes.core import ABOUT, Capture, saved_capture
 
 STAGES = "stages"
 _META = tuple(field.name for field in dataclasses.fields(Capture) if field.name not in ("node", "probe", "out"))
@@ -35,16 +35,31 @@ def save(folder: Path, captures: Iterable[Capture]) -> int:
     meta: dict[str, dict[str, Any]] = {}
     count = 0
     for capture in captures:
-        place = folder / _safe(capture.node)
+        place = folder / folder_of(capture.node)
         place.mkdir(parents=True, exist_ok=True)
         if capture.out:
             (place / f"{_safe(capture.probe)}.out").write_bytes(capture.out)
-        said = {name: value for name in _META if (value := getattr(capture, name)) not in (None, "", False)}
-        meta.setdefault(capture.node, {})[capture.probe] = said
+        meta.setdefault(capture.node, {})[capture.probe] = told(capture)
         count += 1
     for node, probes in meta.items():
-        (folder / _safe(node) / "captures.json").write_text(json.dumps(probes, indent=1, sort_keys=True) + "\n")
+        (folder / folder_of(node) / "captures.json").write_text(as_text(probes))
     return count
+
+
+def told(capture: Capture) -> dict[str, Any]:
+    """What captures.json holds of one capture: all but its output, what is empty left out."""
+    return {name: value for name in _META if (value := getattr(capture, name)) not in (None, "", False)}
+
+
+def as_text(probes: dict[str, dict[str, Any]]) -> str:
+    """The content of one captures.json."""
+    return json.dumps(probes, indent=1, sort_keys=True) + "\n"
+
+
+def folder_of(node: str) -> str:
+    """The name of a node's folder."""
+    safe = _safe(node)
+    return f"{safe}_" if safe.lower() == ABOUT else safe
 
 
 def captures(folder: Path) -> Iterator[Capture]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from incidents.models import Incident, Shard, SuiteRun
@@ -11,6 +12,8 @@ from probes import catalog
 from probes.core import Capture, Outcome, Reading, interpret
 from probes.transport import NodeEnd
 from tests.support.server import BASE
+
+PID, STARTED = 12, 90125  # of the stopped rank
 
 
 def read(node: str, probe: str, recorded: str = "", outcome: Outcome = "ok", why: str = "") -> Reading:
@@ -22,6 +25,18 @@ def read(node: str, probe: str, recorded: str = "", outcome: Outcome = "ok", why
 def stopped_rank(node: str) -> list[Reading]:
     """Of a job of three ranks: rank 1, on this node, was sent SIGSTOP, and the others wait for it."""
     return [read(node, "rank.flight_recorder", "rank_1_stopped"), read(node, "rank.stack", "rank_1_stopped")]
+
+
+def mapped(node: str, pid: int = PID, started: int = STARTED) -> Reading:
+    """What rank.map says of the stopped rank: a recorded answer with its process in it."""
+    text = (BASE / "tests" / "fixtures" / "rank.map" / "loader-workers.out").read_text()
+    begin, end = (text.index(f"==> golden15/{name} <==") for name in ("ranks", "orphans"))
+    row = json.loads(text[begin:end].splitlines()[1]) | {"rank": 1, "pid": pid, "started": started, "ns_pids": [pid]}
+    row |= {"run_id": None, "master": None}  # of the same job as the other recordings here
+    raw = f"{text[:begin]}==> golden15/ranks <==\n{json.dumps(row)}\n\n{text[end:]}"
+    reading = catalog.read(Capture(node, "rank.map", "ok", raw.encode()))
+    assert reading.facts is not None, reading.parse_error
+    return reading
 
 
 def store(incident: Incident, readings: Sequence[Reading], suite: str = "hang") -> SuiteRun:

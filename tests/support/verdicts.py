@@ -13,7 +13,7 @@ def given(server: Golden15, address: str, readings: str) -> None:
     """Stores `readings`, an expression in the words of tests.support.evidence, in the incident at this address."""
     code = f"""
 from incidents.models import Incident
-from tests.support.evidence import read, stopped_rank, store
+from tests.support.evidence import mapped, read, stopped_rank, store
 store(Incident.objects.get(pk={int(address.rpartition("/")[2])}), {readings})
 """
     manage(server, "shell", "-v", "0", "-c", code)

@@ -1,0 +1,190 @@
+"""Commands that change something on a node: asked for, approved by a second person where work may be lost, run at most
+once.
+
+The state of a row decides, not a message: only who moves it from `ready` to `running` may run it, and nothing ever
+moves it back. Where that worker died, it is not known what happened: the row says so, and the nodes are looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from celery import current_app
+from django.db import transaction
+from django.utils import timezone
+
+from incidents.models import Action, Decision, Incident, Node, RunbookRun, User
+from incidents.services.fleet import Refused
+from incidents.services.timeline import tell
+from incidents.services.verifying import look_if_it_advances
+from probes.core import clean
+from probes.remedies import Outcome, Remedy, shown
+
+log = logging.getLogger(__name__)
+
+TASK = "incidents.act"
+APPROVAL = timedelta(minutes=10)  # how long a second person may take
+RING_AGAIN = timedelta(seconds=6)
+LOST_AFTER = timedelta(seconds=60)  # longer than any remedy and its connection may take: then its worker is dead
+LONGEST = 20_000  # characters of what a command printed
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The right to run an action now, once."""
+
+    action: Action
+    node: Node
+
+
+def ask(
+    decision: Decision, remedy: Remedy, node: Node, argv: Sequence[str], undo: Sequence[str], guard: dict[str, object]
+) -> Action:
+    """Within the transaction of its decision: make the action, and ring for it unless a second person is needed."""
+    action = Action.objects.create(
+        incident=decision.incident,
+        decision=decision,
+        remedy=remedy.id,
+        node=node,
+        argv=list(argv),
+        undo=list(undo),
+        guard=guard,
+        destructive=remedy.destructive,
+        state="waiting" if remedy.destructive else "ready",
+        asked_by=decision.by,
+        asked_at=decision.at,
+        expires_at=decision.at + APPROVAL if remedy.destructive else None,
+    )
+    more = {"undo": action.undo, "destructive": action.destructive}
+    tell(action.incident, "action_asked", decision.by, **_said(action), **more)
+    if action.state == "ready":
+        _ring(action.pk)
+    return action
+
+
+@transaction.atomic
+def approve(incident: Incident, action_id: int, by: User) -> Action:
+    """A second person lets it run. Raises Refused for the one who asked, when it is over, and when it was settled."""
+    action = _waiting(incident, action_id, by)
+    if action.asked_by_id == by.pk:
+        raise Refused("You asked for it yourself: a second person has to approve it.")
+    action.state, action.approved_by, action.approved_at = "ready", by, timezone.now()
+    action.save(update_fields=["state", "approved_by", "approved_at"])
+    tell(action.incident, "action_approved", by, **_said(action))
+    _ring(action.pk)
+    return action
+
+
+@transaction.atomic
+def decline(incident: Incident, action_id: int, by: User) -> Action:
+    """Somebody, also the one who asked, takes it back before it ran. Raises Refused when it was settled before."""
+    action = _waiting(incident, action_id, by)
+    _settle(action, "declined", f"{by} declined it: nothing was done on {action.node}.")
+    tell(action.incident, "action_declined", by, **_said(action))
+    return action
+
+
+def _waiting(incident: Incident, action_id: int, by: User) -> Action:
+    """The action, locked with its incident, while it waits for a second person."""
+    incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
+    rows = incident.actions.select_for_update(of=("self",)).select_related("node", "asked_by", "decision__runbook_run")
+    action = rows.filter(pk=action_id).first()
+    if action is None:
+        raise Refused("There is no such command here. Reload the page.")
+    if incident.closed_at is not None:
+        raise Refused(f"INC-{incident.pk} is closed.")
+    if action.state == "waiting" and action.expires_at is not None and action.expires_at < timezone.now():
+        raise Refused("Nobody approved it in time. Choose it again if it is still right.")
+    if action.state != "waiting":
+        raise Refused(f"This was settled a moment ago: it is {action.state}.")
+    return action
+
+
+def begin(action_id: int) -> Held | None:
+    """Take an action that is ready; None when there is nothing to do. Committed before anything is sent."""
+    with transaction.atomic():
+        rows = Action.objects.filter(pk=action_id, state="ready", incident__closed_at=None)
+        if not rows.update(state="running", begun_at=timezone.now()):
+            return None
+        action = Action.objects.select_related("node__fleet", "incident__fleet", "asked_by").get(pk=action_id)
+        tell(action.incident, "action_begun", None, **_said(action))
+    return Held(action, action.node)
+
+
+@transaction.atomic
+def end(action_id: int, outcome: Outcome) -> None:
+    """What became of it, and then a look whether training advances. Told once: who comes later changes nothing."""
+    action = Action.objects.select_related("node", "incident", "decision__runbook_run").get(pk=action_id)
+    incident = Incident.objects.select_for_update(of=("self",)).get(pk=action.incident_id)
+    if not Action.objects.filter(pk=action_id, state="running").exists():
+        return
+    action.out = clean(outcome.out)[:LONGEST]
+    _settle(action, outcome.state, clean(outcome.says)[:2000])
+    tell(action.incident, "action_ended", None, **_said(action))
+    if outcome.state != "failed" and incident.closed_at is None:
+        look_if_it_advances(incident, None)
+
+
+def _settle(action: Action, state: str, says: str) -> None:
+    """The end of an action. Where nothing was done, the runbook asks its question again."""
+    action.state, action.says, action.ended_at = state, says, timezone.now()
+    action.save(update_fields=["state", "says", "out", "ended_at"])
+    run, step = action.decision.runbook_run, action.decision.step
+    if run is not None and state in ("failed", "declined", "expired"):
+        latest = run.decisions.first()
+        if latest is not None and latest.pk == action.decision_id:  # nobody went on meanwhile
+            RunbookRun.objects.filter(pk=run.pk).update(step=step, ended_at=None)
+
+
+def _said(action: Action) -> dict[str, object]:
+    """What every event of an action tells."""
+    about = {"action": action.pk, "remedy": action.remedy, "node": action.node.name, "argv": action.argv}
+    return {**about, "state": action.state, "says": action.says or shown(action.argv)}
+
+
+def _ring(action_id: int) -> None:
+    """Tell a worker after the commit. A bell that is lost costs seconds: the sweeper rings again."""
+
+    def send() -> None:
+        try:
+            current_app.send_task(TASK, [action_id], retry=False)
+        except Exception as error:  # whatever the broker's client raises
+            log.warning("the broker does not answer (%s): the sweeper will ring for what waits", error)
+
+    transaction.on_commit(send, robust=True)
+
+
+def sweep_actions() -> int:
+    """Ring again for what is ready, end what nobody approved in time, and say of what a dead worker left that it is not
+    known. Returns how many."""
+    now = timezone.now()
+    ready = Action.objects.filter(state="ready", incident__closed_at=None)
+    for pk in ready.filter(asked_at__lt=now - RING_AGAIN).values_list("pk", flat=True)[:64]:
+        _ring(pk)
+    late = Action.objects.filter(state="waiting", expires_at__lt=now).values_list("pk", flat=True)
+    lost = Action.objects.filter(state="running", begun_at__lt=now - LOST_AFTER).values_list("pk", flat=True)
+    return sum(_expire(pk) for pk in late[:64]) + sum(_lose(pk) for pk in lost[:64])
+
+
+@transaction.atomic
+def _expire(action_id: int) -> int:
+    row = Action.objects.select_related("node", "incident", "decision__runbook_run").get(pk=action_id)
+    Incident.objects.select_for_update(of=("self",)).get(pk=row.incident_id)
+    if not Action.objects.filter(pk=action_id, state="waiting").exists():
+        return 0
+    says = f"Nobody approved it within {APPROVAL.seconds // 60} minutes: nothing was done on {row.node}."
+    _settle(row, "expired", says)
+    tell(row.incident, "action_ended", None, **_said(row))
+    return 1
+
+
+def _lose(action_id: int) -> int:
+    row = Action.objects.select_related("node").get(pk=action_id)
+    says = (
+        f"Its worker was lost: it is not known whether “{shown(row.argv)}” was run on {row.node}. It is not run again."
+    )
+    end(action_id, Outcome("unknown", says))
+    return 1
