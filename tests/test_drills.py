@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from probes import catalog, drills, suites
+from incidents import runbook
+from probes import catalog, drills, remedies, suites
 from probes.core import Capture
 from probes.diagnosis import diagnose
+from probes.diagnosis.advancing import advancing
 from probes.diagnosis.core import seen
 from probes.diagnosis.judging import Diagnosis
 from probes.transport import replay
@@ -177,11 +179,9 @@ def test_explain_says_the_same_of_the_folder(name: str) -> None:
 
 def look(drill: drills.Drill, number: int) -> list[Capture]:
     """What all nodes answer at the n-th look of the drill's stage."""
-    probes = ("rank.map", "rank.process", "rank.flight_recorder", "rank.log")
-    wanted = dict.fromkeys(probes, number)
-    return [
-        c for node in drill.nodes for c in replay.answers(drill.folder, node, wanted, drill.stages[0].name).values()
-    ]
+    probes = suites.SUITES["verify"].probes
+    told = (replay.answers(drill.folder, node, drill.stages[0].name, number) for node in drill.nodes)
+    return [answers[probe] for answers in told for probe in probes]
 
 
 def numbers(captures: list[Capture]) -> dict[int, tuple[int, int]]:
@@ -221,18 +221,37 @@ def test_the_stopped_rank_runs_again_after_it_was_continued() -> None:
     assert pids[0] == pids[1], "it was continued, not started again"
 
 
-def test_a_later_look_answers_for_ever_and_what_it_lacks_the_one_before_tells() -> None:
+def test_two_looks_say_that_training_advances(drill: drills.Drill) -> None:
+    """In the words of the product, as after a choice in a runbook."""
+    pairs = [[seen(catalog.read(one)) for one in look(drill, number)] for number in (1, 2)]
+    found = advancing(*pairs, drill.nodes)
+    assert found.state == "advances", found.says
+
+
+def test_each_stage_follows_something_that_a_runbook_or_a_remedy_does() -> None:
+    options = {
+        f"{name}.{one.id}"
+        for name, book in runbook.load().items()
+        for step in book.steps.values()
+        for one in step.options
+    }
+    done = options | set(remedies.load())
+    assert {stage.after for one in drills.drills() for stage in one.stages} <= done
+
+
+def test_what_a_look_lacks_the_one_before_tells_and_after_the_last_the_last_two_take_turns() -> None:
     drill = drills.named("port-down-64")
 
     def told(stage: str, probe: str, number: int) -> Capture | None:
-        return replay.answers(drill.folder, "gpu-001", {probe: number}, stage).get(probe)
+        return replay.answers(drill.folder, "gpu-001", stage, number).get(probe)
 
-    second = told("without", "rank.log", 2)
-    assert second is not None
-    assert told("without", "rank.log", 9) == second != told("without", "rank.log", 1)
+    one, two = (told("without", "rank.log", number) for number in (1, 2))
+    assert one != two != told("", "rank.log", 1) != one
+    assert [told("without", "rank.log", number) for number in (3, 4, 5)] == [one, two, one]
     assert told("without", "rank.map", 2) == told("without", "rank.map", 1) != told("", "rank.map", 1)
     assert told("without", "ib.ports", 1) == told("", "ib.ports", 1), "the first captures tell the rest"
     assert told("without", "host.access", 1) is None
+    assert told("", "rank.log", 7) == told("", "rank.log", 1)
 
 
 # The description ----------------------------------------------------------------------------------------------------
