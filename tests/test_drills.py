@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,14 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from probes import catalog, drills, suites
+from incidents import runbook
+from probes import catalog, drills, remedies, suites
 from probes.core import Capture
 from probes.diagnosis import diagnose
+from probes.diagnosis.advancing import advancing
 from probes.diagnosis.core import seen
 from probes.diagnosis.judging import Diagnosis
 from probes.transport import replay
 from tests.lab.drills.__main__ import MADE, make
 
+BASE = Path(__file__).parent.parent
 NAMES = drills.names()
 MOST_BYTES = 12_000_000  # of one drill, unpacked
 
@@ -87,6 +91,14 @@ def test_a_healthy_twin_of_the_faulty_node_takes_the_verdict_away(drill: drills.
     healthy = [capture for capture in MADE[drill.name].recording(fault=False) if capture.node == victim]
     others = [capture for capture in replay.captures(drill.folder) if capture.node != victim]
     assert judged([*others, *healthy], drill.nodes).verdict.hypothesis.cause in ("none", "unknown")
+
+
+def test_the_kernel_log_and_the_adapter_tell_of_one_port() -> None:
+    """The kernel names the adapter by its PCI address, sysfs by its name."""
+    drill = drills.named("port-down-64")
+    first = judged(replay.captures(drill.folder), drill.nodes).verdict.hypothesis
+    probes = [reason.reading.partition("/")[2] for reason in first.because]
+    assert probes == ["ib.ports", "host.kernel_log", "rank.log", "rank.log", "rank.flight_recorder"]
 
 
 def with_changes(name: str, node: str, probe: str, old: str, new: str) -> Diagnosis:
@@ -167,11 +179,9 @@ def test_explain_says_the_same_of_the_folder(name: str) -> None:
 
 def look(drill: drills.Drill, number: int) -> list[Capture]:
     """What all nodes answer at the n-th look of the drill's stage."""
-    probes = ("rank.map", "rank.process", "rank.flight_recorder", "rank.log")
-    wanted = dict.fromkeys(probes, number)
-    return [
-        c for node in drill.nodes for c in replay.answers(drill.folder, node, wanted, drill.stages[0].name).values()
-    ]
+    probes = suites.SUITES["verify"].probes
+    told = (replay.answers(drill.folder, node, drill.stages[0].name, number) for node in drill.nodes)
+    return [answers[probe] for answers in told for probe in probes]
 
 
 def numbers(captures: list[Capture]) -> dict[int, tuple[int, int]]:
@@ -211,18 +221,37 @@ def test_the_stopped_rank_runs_again_after_it_was_continued() -> None:
     assert pids[0] == pids[1], "it was continued, not started again"
 
 
-def test_a_later_look_answers_for_ever_and_what_it_lacks_the_one_before_tells() -> None:
+def test_two_looks_say_that_training_advances(drill: drills.Drill) -> None:
+    """In the words of the product, as after a choice in a runbook."""
+    pairs = [[seen(catalog.read(one)) for one in look(drill, number)] for number in (1, 2)]
+    found = advancing(*pairs, drill.nodes)
+    assert found.state == "advances", found.says
+
+
+def test_each_stage_follows_something_that_a_runbook_or_a_remedy_does() -> None:
+    options = {
+        f"{name}.{one.id}"
+        for name, book in runbook.load().items()
+        for step in book.steps.values()
+        for one in step.options
+    }
+    done = options | set(remedies.load())
+    assert {stage.after for one in drills.drills() for stage in one.stages} <= done
+
+
+def test_what_a_look_lacks_the_one_before_tells_and_after_the_last_the_last_two_take_turns() -> None:
     drill = drills.named("port-down-64")
 
     def told(stage: str, probe: str, number: int) -> Capture | None:
-        return replay.answers(drill.folder, "gpu-001", {probe: number}, stage).get(probe)
+        return replay.answers(drill.folder, "gpu-001", stage, number).get(probe)
 
-    second = told("without", "rank.log", 2)
-    assert second is not None
-    assert told("without", "rank.log", 9) == second != told("without", "rank.log", 1)
+    one, two = (told("without", "rank.log", number) for number in (1, 2))
+    assert one != two != told("", "rank.log", 1) != one
+    assert [told("without", "rank.log", number) for number in (3, 4, 5)] == [one, two, one]
     assert told("without", "rank.map", 2) == told("without", "rank.map", 1) != told("", "rank.map", 1)
     assert told("without", "ib.ports", 1) == told("", "ib.ports", 1), "the first captures tell the rest"
     assert told("without", "host.access", 1) is None
+    assert told("", "rank.log", 7) == told("", "rank.log", 1)
 
 
 # The description ----------------------------------------------------------------------------------------------------
@@ -259,6 +288,19 @@ def test_a_slip_in_the_description_is_said_with_file_and_word(copy: Path, old: s
         drills.load(copy)
     assert says in str(error.value)
     assert str(file) in str(error.value)
+
+
+def test_the_example_of_the_page_is_a_drill(copy: Path) -> None:
+    page = (BASE / "docs" / "drills.md").read_text()
+    (example,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (copy / drills.DESCRIPTION).write_text(example)
+    drill = drills.load(copy)
+    assert (drill.what, drill.severity, drill.stood_s, len(drill.decoys)) == ("llm-7b-run3", 3, 180, 1)
+    told = set(re.findall(r"^\| `(\w+)` \|", page.split("## Add a drill")[1], re.MULTILINE))
+    assert told == drills.WORDS, "every word is told"
+    sizes = dict(re.findall(r"^\| `([\w-]+)` \| .*? \| ([\d.]+) MB", page, re.MULTILINE))
+    real = {one.name: sum(len(data) for data in bytes_of(one.folder).values()) / 1e6 for one in drills.drills()}
+    assert {name: float(size) for name, size in sizes.items()} == pytest.approx(real, abs=0.1)
 
 
 def test_an_unknown_name_lists_those_there_are(tmp_path: Path) -> None:

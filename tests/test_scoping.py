@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from incidents.models import Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
-from incidents.services import response, runs, scoping
+from incidents.services import drilling, response, runs, scoping
 from incidents.services.fleet import Login, Refused, add_nodes
 from tests.support.fleets import main, person
 
@@ -120,3 +120,48 @@ def test_the_end_of_the_look_rings_for_its_settling(ada: User, django_capture_on
     with django_capture_on_commit_callbacks(execute=True):
         runs.finish_shard(held)
     assert ("incidents.settle", [incident.pk]) in rings
+
+
+# A fleet of recordings: what a person may do there follows from what they may do anywhere ---------------------------
+
+
+@pytest.fixture
+def recorded(ada: User) -> Incident:
+    """A drill that somebody else began."""
+    return drilling.start_drill("rank-stopped", None)
+
+
+def test_who_answers_for_real_nodes_anywhere_may_act_in_a_drill(client: Client, ada: User, recorded: Incident) -> None:
+    client.force_login(ada)
+    assert client.post(f"/incidents/{recorded.pk}/command").status_code == 302
+    recorded.refresh_from_db()
+    assert recorded.commander == ada
+    client.force_login(person("vic", "viewer"))
+    assert client.get(f"/incidents/{recorded.pk}").status_code == 200
+    assert client.post(f"/incidents/{recorded.pk}/command").status_code == 403
+    client.force_login(person("eve", None))
+    assert client.get(f"/incidents/{recorded.pk}").status_code == 404, "whoever is in no fleet sees no drill either"
+
+
+def test_its_nodes_are_never_looked_through_for_a_job_and_never_declared(
+    client: Client, ada: User, recorded: Incident
+) -> None:
+    client.force_login(ada)
+    page = client.get("/incidents/declare").content.decode()
+    assert "vit-22b-run3" not in page
+    assert 'name="fleet"' not in page, "there is still one fleet to declare in"
+    incident = response.declare(main(), "vit-22b-run3", ada, add=False)
+    asked = incident.runs.get().shards.get().nodes.values_list("fleet__replay", flat=True)
+    assert set(asked) == {False}
+
+
+def test_the_page_of_such_a_fleet_offers_nothing_that_would_be_refused(
+    client: Client, ada: User, recorded: Incident
+) -> None:
+    client.force_login(person("root", "admin"))
+    page = client.get("/fleet/drills/").content.decode()
+    assert "exist only in recordings" in page
+    for words in ("Check the fleet", "Add nodes", "fleet/drills/alerts"):
+        assert words not in page
+    assert "How it is reached" not in client.get("/fleet/drills/nodes/gpu-101").content.decode()
+    assert client.get("/fleet/")["Location"] == "/fleet/main/", "drills do not stand between a person and their fleet"

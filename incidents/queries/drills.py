@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from django.db.models import Max
 
 from incidents.models import Event, Incident, SuiteRun
 from incidents.models.incident import DRILL_STAGE
-from probes import drills, suites
+from probes import drills
 from probes.core import Capture
 from probes.transport import replay
 
@@ -48,11 +47,11 @@ def available() -> list[DrillView]:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The part of a recording that answers one run: `looks` numbers the looks of each probe within the stage."""
+    """The part of a recording that answers one run: the how-manieth of its suite within the stage."""
 
     folder: Path
     stage: str
-    looks: dict[str, int]
+    look: int
 
 
 def recorded(run_id: int) -> Recorded | None:
@@ -64,11 +63,8 @@ def recorded(run_id: int) -> Recorded | None:
         return None
     begun = _stage_of(incident, run)
     since = begun.payload["run"] if begun is not None else 0
-    runs = incident.runs.filter(pk__gt=since, pk__lte=run.pk)
-    looks = Counter(
-        probe for suite in runs.values_list("suite", flat=True) for probe in suites.suite_or_probe(suite).probes
-    )
-    return Recorded(Path(incident.recording), begun.payload["stage"] if begun is not None else "", dict(looks))
+    look = incident.runs.filter(suite=run.suite, pk__gt=since, pk__lte=run.pk).count()
+    return Recorded(Path(incident.recording), begun.payload["stage"] if begun is not None else "", look)
 
 
 def _stage_of(incident: Incident, run: SuiteRun) -> Event | None:
@@ -79,4 +75,4 @@ def _stage_of(incident: Incident, run: SuiteRun) -> Event | None:
 
 def answers_of(found: Recorded, node: str) -> dict[str, Capture]:
     """What the recording answers for a node, by probe. Raises BundleError and OSError."""
-    return replay.answers(found.folder, node, found.looks, found.stage)
+    return replay.answers(found.folder, node, found.stage, found.look)

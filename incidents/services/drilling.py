@@ -77,10 +77,10 @@ def _begin(drill: drills.Drill, by: User | None) -> Incident:
 
 def _fleet() -> Fleet:
     """The fleet of recordings, made with the first drill."""
-    found = Fleet.objects.filter(replay=True).first()
-    if found is None and Fleet.objects.filter(name=FLEET).exists():
+    fleet, _ = Fleet.objects.get_or_create(name=FLEET, defaults={"replay": True})
+    if not fleet.replay:
         raise Refused(f"There is a fleet {FLEET} of real nodes, so drills have no place. Give that fleet another name.")
-    return found or Fleet.objects.create(name=FLEET, replay=True)
+    return fleet
 
 
 @transaction.atomic

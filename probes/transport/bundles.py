@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 def unpack(archive: Path, into: Path) -> Path:
     """The bundle's files in a new folder `into`, which is gone again when this fails. Raises BundleError.
 
-    Names are checked before anything is written: letters, digits, dot, dash and underscore only, so that none leads out.
+    Names are checked before anything is written: letters, digits, dot, dash and underscore only, so none leads out.
     What is written counts, not what the archive says of itself.
     """
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +92,16 @@ def of_node(folder: Path, node: str) -> Iterator[Capture]:
         yield _capture(place, probe, out, meta.get(probe, {"outcome": "ok"}))
 
 
-def answers(folder: Path, node: str, looks: Mapping[str, int], stage: str = "") -> dict[str, Capture]:
-    """What a recording answers for a node: of each probe its look of that number (from 1) in a stage, the last one for
-    every higher number; what a look lacks the look before it tells, and the first captures in the end. A probe that the
-    recording does not hold is left out. Raises BundleError."""
-    places = [folder, *(_looks(folder, stage) if stage else ())]
+def answers(folder: Path, node: str, stage: str = "", look: int = 1) -> dict[str, Capture]:
+    """What a recording answers for a node, by probe: at a look of a stage, from 1 on. What that look lacks the look
+    before it tells, and the first captures in the end. After its last look the last two answer in turn, so that a job
+    which advanced is seen to advance again. Raises BundleError."""
+    places = _looks(folder, stage) if stage else []
+    if look > len(places) > 1:
+        look = len(places) - (look - len(places)) % 2
     found: dict[str, Capture] = {}
-    for number, place in enumerate(places):
-        for capture in of_node(place, node):
-            if number <= looks.get(capture.probe, -1):
-                found[capture.probe] = capture
+    for place in (folder, *places[:look]):
+        found.update((capture.probe, capture) for capture in of_node(place, node))
     return found
 
 

@@ -101,7 +101,7 @@ def _hypothesis(evidence: Evidence, seen: Seen, finding: Finding, cause: str, si
         and _uses(view.place.visible, view.place.local_rank, index)
     )
     gpu = f"GPU {index} ({bus_id})" if isinstance(index, int) else f"GPU {bus_id}" if bus_id else "the GPU driver"
-    says = finding.says.partition(". To do:")[0]
+    says = finding.says.partition(". To do:")[0].removeprefix(f"GPU {finding.subject.get('bus_id')}: ")
     named = isinstance(index, int) and says.startswith(f"GPU {index} ")
     return Hypothesis(
         cause,
