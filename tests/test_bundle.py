@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import connections
 from django.test import AsyncClient, Client
 from django.urls import reverse
 from django.utils import timezone
@@ -275,5 +276,6 @@ async def test_the_asynchronous_server_sends_it_in_pieces(incident: Incident) ->
     await client.aforce_login(vera)
     answer = await client.get(reverse("bundle", args=[incident.pk]))
     pieces = [piece async for piece in answer]
+    await sync_to_async(connections.close_all)()  # those of the thread in which the view ran
     assert b"".join(pieces)[:2] == b"PK"
     assert sum(map(len, pieces)) == int(answer["Content-Length"])
