@@ -206,6 +206,13 @@ def test_a_node_that_is_called_as_the_folder_is_kept_apart(tmp_path: Path) -> No
     assert [one.outcome for one in replay.captures(tmp_path)] == ["absent"]
 
 
+def test_the_folder_about_the_incident_is_no_node(tmp_path: Path) -> None:
+    (tmp_path / "golden15").mkdir()
+    (tmp_path / "golden15" / "captures.json").write_text('{"host.clock": {"outcome": "ok"}}')
+    with pytest.raises(replay.BundleError, match="holds no node folders"):
+        list(replay.captures(tmp_path))
+
+
 def test_the_same_incident_gives_the_same_bytes(incident: Incident) -> None:
     store(incident, [*stopped_rank("gpu-002"), *unreachable("gpu-003")])
     judge(incident.pk)
