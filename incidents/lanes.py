@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 LANES = ("Phase", "Clock rule", "Probes", "Verdict", "People", "Job")
 ROW = 34  # pixels of one row
 MARGIN = {"l": 92, "r": 14, "t": 6, "b": 34}
+LABEL = 0.1  # of the whole width, about as long as a label of a moment is
+MOST_ROWS = 3  # of moments in one lane
 BEFORE_S, GOLDEN_S = 300.0, 900.0  # how far before T0, and how far after it at least, is shown
 TOKENS = {
     "now": "--accent",
@@ -43,18 +45,28 @@ class Span:
 
 
 def rows_of(spans: Sequence[Span]) -> list[tuple[int, Span]]:
-    """Each span with its row, counted from 0 over all lanes: what overlaps within a lane lies in rows of its own."""
+    """Each span with its row, counted from 0 over all lanes: what overlaps within a lane lies in rows of its own. What
+    happened at a moment takes some room for its label, while there are rows for that."""
     placed: list[tuple[int, Span]] = []
+    label = LABEL * _whole(spans)
     first = 0
     for lane in LANES:
         mine = sorted((one for one in spans if one.lane == lane), key=lambda one: one.start)
-        ends: list[datetime | None] = []
+        ends: list[datetime] = []
         for one in mine:
-            row = next((i for i, end in enumerate(ends) if end is None or end <= one.start), len(ends))
-            ends[row : row + 1] = [one.end]
+            row = next((i for i, end in enumerate(ends) if end <= one.start), len(ends))
+            if one.end is None and row >= MOST_ROWS:
+                row = min(range(len(ends)), key=ends.__getitem__)
+            ends[row : row + 1] = [one.end or one.start + label]
             placed.append((first + row, one))
         first += max(1, len(ends))
     return placed
+
+
+def _whole(spans: Sequence[Span]) -> timedelta:
+    """How long the shown part of it all is, at most."""
+    until = max((one.end or one.start for one in spans), default=None)
+    return until - min(one.start for one in spans) if until else timedelta(0)
 
 
 def figure(spans: Sequence[Span], t0: datetime) -> dict[str, Any]:

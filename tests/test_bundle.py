@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.db import connections
 from django.test import AsyncClient, Client
 from django.urls import reverse
 from django.utils import timezone
@@ -205,6 +206,13 @@ def test_a_node_that_is_called_as_the_folder_is_kept_apart(tmp_path: Path) -> No
     assert [one.outcome for one in replay.captures(tmp_path)] == ["absent"]
 
 
+def test_the_folder_about_the_incident_is_no_node(tmp_path: Path) -> None:
+    (tmp_path / "golden15").mkdir()
+    (tmp_path / "golden15" / "captures.json").write_text('{"host.clock": {"outcome": "ok"}}')
+    with pytest.raises(replay.BundleError, match="holds no node folders"):
+        list(replay.captures(tmp_path))
+
+
 def test_the_same_incident_gives_the_same_bytes(incident: Incident) -> None:
     store(incident, [*stopped_rank("gpu-002"), *unreachable("gpu-003")])
     judge(incident.pk)
@@ -275,5 +283,6 @@ async def test_the_asynchronous_server_sends_it_in_pieces(incident: Incident) ->
     await client.aforce_login(vera)
     answer = await client.get(reverse("bundle", args=[incident.pk]))
     pieces = [piece async for piece in answer]
+    await sync_to_async(connections.close_all)()  # those of the thread in which the view ran
     assert b"".join(pieces)[:2] == b"PK"
     assert sum(map(len, pieces)) == int(answer["Content-Length"])

@@ -255,6 +255,12 @@ class TestFigure:
         spans = [self.span("Probes", *times) for times in ((0, 100), (50, 120), (100, 130), (121, 140))]
         assert [row for row, _ in lanes.rows_of(spans)] == [2, 3, 2, 3]
 
+    def test_moments_close_together_have_room_for_their_labels(self) -> None:
+        """Of 1000 s a label takes 100: the third is beside the first, the fifth finds no row and takes the oldest."""
+        times = (0, 50, 100, 110, 120, 1000)
+        placed = lanes.rows_of([self.span("People", at, None) for at in times])
+        assert [row - placed[0][0] for row, _ in placed] == [0, 1, 0, 2, 1, 0]
+
     def test_the_lanes_below_make_room(self) -> None:
         spans = [self.span("Probes", 0, 100), self.span("Probes", 50, 120), self.span("Job", 0, 10)]
         figure = lanes.figure(spans, T0)

@@ -42,9 +42,15 @@ def step(
 
 
 def act(
-    incident: Incident, by: User, state: str, begun: bool = True, decision: Decision | None = None, **more: Any
+    incident: Incident,
+    by: User,
+    state: str,
+    begun: bool = True,
+    decision: Decision | None = None,
+    node: str = "gpu-002",
+    **more: Any,
 ) -> Action:
-    """A command on gpu-002 in this state, with the event of its end where it had one."""
+    """A command on a node in this state, with the event of its end where it had one."""
     now = timezone.now()
     ended = now if state not in ("waiting", "ready", "running") else None
     with transaction.atomic():
@@ -52,7 +58,7 @@ def act(
             incident=incident,
             decision=decision or step(incident, by, "Continue the rank?", "Continue"),
             remedy="continue_rank",
-            node=incident.nodes.get(name="gpu-002"),
+            node=incident.nodes.get(name=node),
             argv=more.pop("argv", ["kill", "-CONT", "4242"]),
             destructive=False,
             state=state,
@@ -62,7 +68,7 @@ def act(
             ended_at=ended,
             **more,
         )
-        said = {"action": one.pk, "remedy": one.remedy, "node": "gpu-002", "argv": one.argv, "says": one.says}
+        said = {"action": one.pk, "remedy": one.remedy, "node": node, "argv": one.argv, "says": one.says}
         if begun:
             tell(incident, "action_begun", state="running", **said)
         if begun and ended is not None:

@@ -9,17 +9,18 @@ from incidents import clock
 from incidents.queries.review import Because, DecisionView, Review
 from probes.core import clean
 
-_BEGINS = re.compile(r"^(\d{0,9})([#+=.)-])")  # what would begin a heading, a list or a line
+_BEGINS = re.compile(r"^()([#+=>-])|^(\d{1,9})([.)])(?=\s|$)")  # what would begin a heading, a list or a line
+_MARKS = re.compile(r"[\\`*<|~$]|\](?=[(\[:])|&(?=[#\w])")  # a bracket that nothing follows makes no link
 _EDGE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # inside a word it is no emphasis
 
 
 def text(words: object) -> str:
     """Anybody's words on one line of Markdown, as they are: no markup, no HTML, no link, no new line."""
     plain = " ".join(clean(str(words)).split())
-    plain = re.sub(r"[\\`*\[\]<>|~&$!]", r"\\\g<0>", plain)
+    plain = _MARKS.sub(r"\\\g<0>", plain)
     plain = _EDGE.sub(r"\\_", plain)
     plain = plain.replace("://", ":\\//").replace("www.", "www\\.")  # else some readers make links of them
-    return _BEGINS.sub(r"\1\\\2", plain)
+    return _BEGINS.sub(lambda found: f"{found[1] or found[3] or ''}\\{found[2] or found[4]}", plain)
 
 
 def code(words: str) -> str:
