@@ -29,7 +29,7 @@ PID_MOST = 4_194_304  # PID_MAX_LIMIT of 64-bit Linux, include/linux/threads.h
 # Reasons that are given before our program can have been sent: nothing was done. After any other, it may have been.
 NOT_BEGUN = frozenset(("name_not_found", "refused", "no_route", "connect_timeout", "no_ssh", "sshd_silent", "sshd_busy",
     "key_refused", "no_key", "host_key_unknown", "host_key_changed", "no_common_algorithm", "jump_failed", "bad_config",
-    "no_python", "login_closed", "run_deadline"))  # fmt: skip
+    "no_python", "login_closed", "run_deadline", "not_recorded"))  # fmt: skip
 
 
 class BadParameter(ValueError):

@@ -61,7 +61,7 @@ SUITES = {
         Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
             ("rank.flight_recorder", "rank.stack"), 24.0, attaches=("py-spy",)),
         Suite("verify", "does training advance?", (
-            "rank.map", "rank.process", "rank.flight_recorder", "rank.log"), 14.0),
+            "rank.map", "rank.process", "rank.flight_recorder", "rank.log"), 18.0),
         Suite("dump", "ask each rank, once, to write its flight recorder", ("rank.flight_recorder_trigger",), 14.0),
         Suite("ranks", "the training processes and how they stand", (
             "rank.map", "rank.process", "rank.env", "rank.log", "nccl.ras"), 12.0),

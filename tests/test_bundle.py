@@ -209,7 +209,7 @@ def test_a_node_that_is_called_as_the_folder_is_kept_apart(tmp_path: Path) -> No
 def test_the_folder_about_the_incident_is_no_node(tmp_path: Path) -> None:
     (tmp_path / "golden15").mkdir()
     (tmp_path / "golden15" / "captures.json").write_text('{"host.clock": {"outcome": "ok"}}')
-    with pytest.raises(replay.BundleError, match="holds no node folders"):
+    with pytest.raises(replay.BundleError, match="hold no captures"):
         list(replay.captures(tmp_path))
 
 

@@ -9,7 +9,6 @@ from django.db.models import F, Q
 from incidents.models.fleet import Fleet, Node
 
 PHASES = ("capture", "triage", "decide")
-DRILL_STAGE = "drill_stage"  # kind of the event that a later part of the recording answers from now on
 
 
 class Job(models.Model):

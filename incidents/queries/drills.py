@@ -9,7 +9,6 @@ from pathlib import Path
 from django.db.models import Max
 
 from incidents.models import Event, Incident, SuiteRun
-from incidents.models.incident import DRILL_STAGE
 from probes import drills
 from probes.core import Capture
 from probes.transport import replay
@@ -69,7 +68,7 @@ def recorded(run_id: int) -> Recorded | None:
 
 def _stage_of(incident: Incident, run: SuiteRun) -> Event | None:
     """The beginning of the stage that this run is in."""
-    begun = incident.events.filter(kind=DRILL_STAGE).order_by("-seq")
+    begun = incident.events.filter(kind="drill_stage").order_by("-seq")
     return next((event for event in begun if event.payload["run"] < run.pk), None)
 
 

@@ -12,7 +12,6 @@ from django.db.models import Max
 from django.utils import timezone
 
 from incidents.models import Fleet, Incident, User
-from incidents.models.incident import DRILL_STAGE
 from incidents.services.fleet import Refused
 from incidents.services.response import in_fleet, open_incident, save_job
 from incidents.services.timeline import tell
@@ -96,7 +95,7 @@ def passed(incident: Incident, what: str) -> bool:
     row.stage = incident.stage = stage.name
     row.save(update_fields=["stage"])
     last = row.runs.aggregate(last=Max("pk"))["last"] or 0
-    tell(incident, DRILL_STAGE, None, stage=stage.name, after=what, says=stage.says, run=last)
+    tell(incident, "drill_stage", None, stage=stage.name, after=what, says=stage.says, run=last)
     return True
 
 

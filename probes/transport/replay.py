@@ -79,7 +79,8 @@ def captures(folder: Path) -> Iterator[Capture]:
 def nodes(folder: Path) -> list[str]:
     """The nodes that a folder holds captures of, by name. Other folders in it are none of a node."""
     places = (place for place in folder.iterdir() if place.is_dir()) if folder.is_dir() else ()
-    return sorted(place.name for place in places if (place / "captures.json").is_file() or any(place.glob("*.out")))
+    told = (place for place in places if (place / "captures.json").is_file() or any(place.glob("*.out")))
+    return sorted(place.name for place in told if place.name != ABOUT)
 
 
 def of_node(folder: Path, node: str) -> Iterator[Capture]:
