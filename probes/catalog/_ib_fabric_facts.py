@@ -54,7 +54,7 @@ class Fabric:
 
 
 def guid_of(text: str | None) -> str:
-    """A node GUID in one form, 16 lower-case hexadecimal digits, of 0a7f:bc12:45ef:d23b, 0xa7fbc1245efd23b and the like.
+    """A node GUID in one form, 16 lower-case digits, of 0a7f:bc12:45ef:d23b, 0xa7fbc1245efd23b and the like.
 
     "" when there is none: absent, zero, or not a GUID.
     """

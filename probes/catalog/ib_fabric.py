@@ -57,8 +57,8 @@ def _collect() -> Mapping[str, str]:
     if not devices:
         raise Absent("no /dev/infiniband/umad*: the kernel module ib_umad is not loaded here. Ask another node")
     if not any(os.access(device, os.R_OK | os.W_OK) for device in devices):
-        raise Denied("this login may not open /dev/infiniband/umad*. Allow in sudoers: NOPASSWD: %s" % tool)
-    raise RuntimeError("%s ended with status %d: %s" % (tool, status, err.strip()[-300:] or "it printed nothing"))
+        raise Denied(f"this login may not open /dev/infiniband/umad*. Allow in sudoers: NOPASSWD: {tool}")
+    raise RuntimeError(f"{tool} ended with status {status}: {err.strip()[-300:] or 'it printed nothing'}")
 
 
 def parse(text: str) -> Fabric:
