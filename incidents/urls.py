@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from incidents.views import alerts, declaring, evidence, fleet, incidents, notes, timeline, verdicts
+from incidents.views import alerts, declaring, evidence, fleet, incidents, notes, timeline, topology, verdicts
 from incidents.views.health import healthz
 from incidents.views.sign_in import SignIn, sign_in_link
 
@@ -22,6 +22,12 @@ urlpatterns = [
     path("incidents/<int:incident>/evidence/<int:reading>", evidence.evidence, name="evidence"),
     path("incidents/<int:incident>/evidence/<int:reading>/output", evidence.output, name="evidence_output"),
     path("incidents/<int:incident>/timeline", timeline.timeline, name="timeline"),
+    path("incidents/<int:incident>/topology", topology.page, name="topology"),
+    path("incidents/<int:incident>/topology/after", topology.after, name="topology_after"),
+    path("incidents/<int:incident>/topology/after/<str:name>", topology.after, name="topology_node_after"),
+    path("incidents/<int:incident>/topology/fabric", topology.ask_fabric, name="ask_fabric"),
+    path("incidents/<int:incident>/topology/ports", topology.ask_ports, name="ask_ports"),
+    path("incidents/<int:incident>/topology/expected", topology.learn_topology, name="learn_topology"),
     path("alerts/<slug:source>", alerts.receive, name="alerts"),
     path("fleet/", fleet.fleets, name="fleets"),
     path("fleet/<slug:fleet>/", fleet.fleet, name="fleet"),

@@ -139,6 +139,13 @@ def _decision(said: dict[str, Any], kind: str) -> Sentence:
     return "▸", "", f"says that it is not this: “{said['says']}”.{why}"
 
 
+def _topology(said: dict[str, Any], kind: str) -> Sentence:
+    left = said.get("not_up_count", 0)
+    how = {"leave out": "left out", "expect": "to be up"}.get(said.get("how", ""), "")
+    odd = f"; {left} not up now: {how}" if left else ""
+    return "▸", "", f"said that the fabric is as it should be: {said['ports']} ports of {said['nodes']} expected{odd}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -155,6 +162,7 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "alert": _alert,
     "verdict": _verdict,
     "decision": _decision,
+    "topology": _topology,
     "note": _note,
     "readings": _readings,
 }

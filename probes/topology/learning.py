@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from probes.catalog._ib_fabric_facts import Fabric
@@ -15,7 +15,8 @@ __all__ = ["Learned", "learn", "rails_of"]
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """`ports`: up, and therefore expected. `not_up`: there, and not up: whether they must be up only a person knows.
+    """`ports`: up, and therefore expected. `not_up`: not up, slower than the others of their node, or expected before
+    and not there any more, each as it would be expected: whether it must be so only a person knows.
 
     `spare`: second ports of adapters, not up, left out. `silent`: "gpu-017 mlx5_3" of adapters that did not answer.
     `unseen`: expected ports that the fabric, although it was asked, does not have: their leaf stays unknown.
@@ -33,8 +34,8 @@ class Learned:
         return Topology(tuple(sorted(ports, key=lambda port: (port.node, port.rail, port.port))))
 
 
-def learn(answers: Mapping[str, IbPorts], fabric: Fabric | None = None) -> Learned:
-    """Expected ports of these nodes; cables where the fabric has them, by node GUID."""
+def learn(answers: Mapping[str, IbPorts], fabric: Fabric | None = None, before: Topology | None = None) -> Learned:
+    """Expected ports of these nodes; cables where the fabric has them, by node GUID. `before`: what was expected."""
     cables = Cables(fabric)
     up: list[ExpectedPort] = []
     not_up: list[ExpectedPort] = []
@@ -47,10 +48,22 @@ def learn(answers: Mapping[str, IbPorts], fabric: Fabric | None = None) -> Learn
             if is_spare(port, ports):
                 spare += 1
                 continue
-            (up if is_up(port) else not_up).append(as_expected_port(node, rail, port, rate, cables))
+            found = as_expected_port(node, rail, port, rate, cables)
+            slow = found.rate_gbps is not None and rate is not None and found.rate_gbps < rate
+            (up if is_up(port) and not slow else not_up).append(_at_least(found, rate))
+    not_up += _not_there_any_more(up + not_up, before) if before else []
     silent = tuple(f"{node} {one.hca}" for node, facts in answers.items() for one in facts.silent)
     unseen = tuple(port for port in up if cables.asked and not port.leaf)
     return Learned(tuple(up), tuple(not_up), spare, silent, unseen)
+
+
+def _not_there_any_more(ports: Sequence[ExpectedPort], before: Topology) -> list[ExpectedPort]:
+    there = {(port.guid, port.port) for port in ports} | {(port.node, port.hca, port.port) for port in ports}
+    return [
+        port
+        for port in before.ports
+        if ((port.guid, port.port) if port.guid else (port.node, port.hca, port.port)) not in there
+    ]
 
 
 def as_seen(node: str, facts: IbPorts, cables: Cables) -> list[ExpectedPort]:

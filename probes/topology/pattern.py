@@ -46,7 +46,7 @@ def pattern_of(view: View) -> Pattern:
     found = next(said for judge in judges if (said := judge(odd, known, level)) is not None)
     differ = sum(port.state == DIFFERS for port in known) if bad else 0
     if differ:
-        more = f"{_ports(differ)} more only differ{'s' if differ == 1 else ''}"
+        more = f"{differ} more port{' only differs' if differ == 1 else 's only differ'}"
         found = replace(found, says=f"{found.says} {more}.")
     return found
 
@@ -162,16 +162,17 @@ def _one_rail(odd: Sequence[PortState], known: Sequence[PortState], level: str) 
 
 def _largest(odd: Sequence[PortState], known: Sequence[PortState], level: str) -> Pattern | None:
     """A whole leaf, else a whole node, within a larger trouble: it is named, and so is what it leaves over."""
-    for key, judge in ((_leaf, _one_leaf), (_node, _one_node)):
+    for key, kind in ((_leaf, "leaf"), (_node, "node")):
         whole = _whole_groups(odd, known, key)
         if len(whole) != 1:
             continue
-        rest = _without(odd, whole[0])
-        others = _without(known, rest)
-        found = judge(whole[0], others, level)
-        if found is not None and found.kind in ("leaf", "node"):
-            more = f" Besides it {_ports(len(rest))} on {_nodes(rest)}."
-            return Pattern(found.kind, level, found.says + more, found.subject, found.ports)
+        ports = whole[0]
+        rest = _without(odd, ports)
+        name = ports[0].port.leaf if kind == "leaf" else ports[0].port.node
+        blame = "the leaf switch" if kind == "leaf" else "the node itself, its power or its driver"
+        says = f"All {len(ports)} known ports of {name} are {_what(ports)}: {blame}."
+        subject = {"switch" if kind == "leaf" else "node": name}
+        return Pattern(kind, level, f"{says} Besides it {_ports(len(rest))} on {_nodes(rest)}.", subject, tuple(ports))
     return None
 
 
