@@ -39,6 +39,9 @@ function coloured({ data, layout }) {
   const colours = TOKENS.map((name, i) => mixed(name, SHARES[i]));
   const scale = colours.flatMap((colour, i) => [[i / colours.length, colour], [(i + 1) / colours.length, colour]]);
   const [heatmap, hatch, glyphs] = data;
+  const across = (box.clientWidth - layout.margin.l) / heatmap.z[0].length;
+  const narrow = across < 8; // then a shape is wider than its cell: it stands over it in the cell's own colour
+  const shape = { size: narrow || glyphs.text.length < 200 ? 11 : 8, color: narrow ? glyphs.text.map((glyph) => token(glyph === "▲" ? "--warn" : "--bad")) : token("--bg") };
   const ink = token("--ink-3");
   // As many names below the columns as there is room for.
   const every = Math.ceil((layout.xaxis.tickvals.length * 64) / Math.max(64, box.clientWidth - layout.margin.l));
@@ -47,9 +50,9 @@ function coloured({ data, layout }) {
   const axis = (one) => ({ ...one, tickfont: { size: 11, color: ink }, color: ink });
   return {
     data: [
-      { ...heatmap, colorscale: scale },
+      { ...heatmap, colorscale: scale, xgap: narrow ? 0.5 : heatmap.xgap },
       { ...hatch, fillpattern: { ...hatch.fillpattern, fgcolor: token("--unknown"), bgcolor: "rgba(0,0,0,0)" } },
-      { ...glyphs, textfont: { size: glyphs.text.length > 200 ? 8 : 11, color: token("--bg") } },
+      { ...glyphs, textfont: shape },
     ],
     layout: {
       ...layout,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +35,12 @@ def test_shots(page: Any, visit: Any, signed_in_state: Any, server: Golden15, tm
     given(server, page.url, WELL)
     page.wait_for_timeout(3000)
     page.screenshot(path="/tmp/topo/well.png")
+    print(
+        page.evaluate(
+            "[document.getElementById('matrix').outerHTML.slice(0,600), document.querySelector('[data-slot=topology_figure]').innerHTML.slice(0,200), document.getElementById('matrix').hidden]"
+        ),
+        page.troubles,
+    )
     page.get_by_role("button", name="This is how it should be").click()
     page.wait_for_timeout(1500)
     given(server, page.url, ILL)

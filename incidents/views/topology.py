@@ -24,15 +24,8 @@ from incidents.services import topology as services
 from incidents.services.fleet import Refused
 from incidents.views.acting import by, found_or_404, number, post_only
 
-SLOTS = (
-    "head",
-    "topology_title",
-    "topology_says",
-    "topology_figure",
-    "topology_words",
-    "topology_expected",
-    "topology_card",
-)
+PARTS = ("title", "says", "figure", "words", "expected", "card")
+SLOTS = ("head", *(f"topology_{part}" for part in PARTS))
 # What Plotly 4.1.1 needs beyond the policy of every page, found by leaving each out and reading Chromium's console:
 # a heatmap is drawn as a picture of its own making (data:), and the library adds one empty <style>, which it fills
 # through the object model: the hash is that of nothing. No inline style in markup, no script, nothing from elsewhere.

@@ -1,7 +1,7 @@
-"""A whole fabric by script: each node's ports from a recorded H100 node with GUIDs of its own, and the sweep to match.
+"""A whole fabric by script: each node's ports from a recorded H100 node with GUIDs of its own, and a sweep to match.
 
-The recorded node (tests/fixtures/ib.ports/h100_connectx7.out) has eight InfiniBand adapters and an Ethernet bond. Rail r
-of node n is cabled to port n of leaf r. What ibnetdiscover prints is written as it does.
+The recorded node (tests/fixtures/ib.ports/h100_connectx7.out) has eight InfiniBand adapters and an Ethernet bond.
+Rail r of node n is cabled to port n of leaf r. What ibnetdiscover prints is written as it does.
 """
 
 from __future__ import annotations
