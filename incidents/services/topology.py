@@ -15,6 +15,8 @@ from incidents.services.fleet import Refused
 from incidents.services.runs import start_suite
 from incidents.services.timeline import tell
 from probes import nodeset
+from probes.catalog.ib_fabric import parse
+from probes.core import ParseError
 from probes.topology import ExpectedPort, Learned, Topology, learn
 
 SWEEP_SUITE = "fabric"  # one node's ports, and the fabric as that node sees it
@@ -79,6 +81,23 @@ def learn_topology(incident: Incident, by: User, not_up: str = "", newest: int |
     return row
 
 
+@transaction.atomic
+def learn_fleet(fleet: Fleet, by: User | None, text: str | None, source: str, not_up: str = "") -> tuple[int, Learned]:
+    """The same for a whole fleet, from the latest readings of its nodes and, if given, a file of ibnetdiscover.
+
+    Returns the stored version's number. Raises Refused, also for a file that cannot be read.
+    """
+    seen = fabric.seen_of(fleet)
+    if text is not None:
+        try:
+            swept = parse(text)
+        except ParseError as error:
+            raise Refused(f"{source} is no output of ibnetdiscover: {error}") from error
+        seen = replace(seen, fabric=swept, fabric_node=source)
+    row, learned = store(fleet, seen, by, not_up, "the latest readings of its nodes")
+    return row.pk, learned
+
+
 def store(
     fleet: Fleet, seen: FabricSeen, by: User | None, not_up: str, source: str
 ) -> tuple[ExpectedTopology, Learned]:
@@ -112,8 +131,8 @@ def checked(seen: FabricSeen, before: Topology | None, not_up: str) -> Learned:
     answered = {name: answer for name, answer in seen.answers.items() if answer.outcome in ("ok", "absent")}
     if lacking := [name for name in seen.nodes if name not in answered]:
         raise Refused(
-            f"Not known: the ports of {nodeset.fold(lacking)}. Ask these nodes again, or take them out of the incident "
-            "first: what nobody saw cannot be right."
+            f"Not known: the ports of {nodeset.fold(lacking)}. Ask these nodes for ib.ports again: what nobody saw "
+            "cannot be called right."
         )
     facts = {name: answer.facts for name, answer in answered.items() if answer.facts}
     learned = learn(facts, seen.fabric, before.of(seen.nodes) if before else None)
