@@ -14,7 +14,7 @@ from probes.topology.layout import Block
 from probes.topology.states import UNKNOWN, PortState
 
 NUMBER = {word: number for number, word in enumerate(STATES)}
-TALLEST, LOWEST = 36, 10  # pixels of one row
+TALLEST, LOWEST = 36, 7  # pixels of one row
 ROOM = 300  # pixels for the rows, until they get too low
 LABELS = 8  # names below the columns
 ABOVE, BELOW = 4, 26  # pixels

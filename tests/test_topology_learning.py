@@ -167,7 +167,7 @@ def test_the_page_costs_a_handful_of_queries_whatever_the_number_of_nodes(
     incident: Incident, django_assert_max_num_queries: Any
 ) -> None:
     seen(incident)
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(8):
         page(incident)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -53,6 +54,7 @@ class Fabric:
     links: tuple[Link, ...]
 
 
+@functools.lru_cache(32_768)  # the same thousands at each look
 def guid_of(text: str | None) -> str:
     """A node GUID in one form, 16 lower-case digits, of 0a7f:bc12:45ef:d23b, 0xa7fbc1245efd23b and the like.
 
