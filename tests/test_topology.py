@@ -12,7 +12,9 @@ import json
 import pytest
 
 from probes import catalog
+from probes.catalog import ib_ports
 from probes.catalog.ib_fabric import guid_of
+from probes.diagnosis import Seen, diagnose
 from probes.topology import Answer, FormError, Pattern, PortState, Topology, View, compare, learn, pattern_of, rails_of
 from probes.topology.expected import switch_name
 from probes.topology.layout import blocks_of
@@ -356,3 +358,35 @@ def test_guids_have_one_form(text: str | None, guid: str) -> None:
 )  # fmt: skip
 def test_switches_are_called_as_people_call_them(name: str, shown: str) -> None:
     assert switch_name(name, "00000000000000aa") == shown
+
+
+# What diagnosis makes of it ------------------------------------------------------------------------------------
+
+
+def verdict(changed: dict[int, Answer], expected: Topology | None = EXPECTED) -> list[tuple[str, dict[str, object]]]:
+    """(cause, subject) of what was named, most probable first."""
+    answers = {**WELL, **{made.name(n): answer for n, answer in changed.items()}}
+    seen = []
+    for node, answer in answers.items():
+        found = tuple(ib_ports.findings(answer.facts)) if answer.facts else ()
+        seen.append(Seen(f"{node}/ib.ports", node, "ib.ports", answer.outcome, answer.why, answer.facts, found))  # type: ignore[arg-type]
+    named = [one.hypothesis for one in diagnose(seen, NODES, expected).ranked]
+    return [(one.cause, dict(one.subject)) for one in named if one.cause not in ("none", "unknown")]
+
+
+def test_a_missing_adapter_leaves_no_error_and_is_named_only_where_it_was_expected() -> None:
+    gone = {7: facts(7, gone=("mlx5_5",))}
+    assert verdict(gone, None) == []
+    assert verdict(gone) == [("ib.link_down", {"node": "gpu-007", "hca": "mlx5_5", "port": 1})]
+    assert verdict({}) == []
+
+
+def test_a_leaf_whose_ports_are_all_down_is_the_switch_and_the_ports_are_its_consequences() -> None:
+    assert verdict(down([(n, 3) for n in ALL])) == [("ib.switch_down", {"switch": "leaf-03"})]
+    two = verdict(down([(n, 3) for n in (4, 9)]))
+    assert {cause for cause, _ in two} == {"ib.link_down"}
+    assert len(two) == 2
+
+
+def test_a_node_without_any_of_its_adapters_is_one_hypothesis() -> None:
+    assert verdict({4: Answer("absent")}) == [("ib.link_down", {"node": "gpu-004"})]

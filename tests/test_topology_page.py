@@ -120,8 +120,7 @@ def test_each_state_has_a_shape_a_colour_and_words(page: Any, check_accessibilit
     legend = page.locator(".legend").inner_text()
     for words in ("502 as expected", "1 differs", "1 down", "0 missing", "8 not known"):
         assert words in legend
-    page.locator("main").focus()
-    page.keyboard.press("w")
+    page.locator("summary", has_text="The same in words").press("Enter")
     rows = page.get_by_role("region", name="Ports in words").locator("tbody tr")
     assert rows.nth(0).inner_text().split("\t") == [
         "gpu-017", "mlx5_5", "◆ down", "leaf-03 port 17",
@@ -135,7 +134,7 @@ def test_each_state_has_a_shape_a_colour_and_words(page: Any, check_accessibilit
 def test_keys_move_over_the_matrix_and_enter_opens_the_node(page: Any, check_accessibility: Any) -> None:
     says = page.locator("#cell-says")
     page.locator("main").focus()
-    page.keyboard.press("g")
+    page.keyboard.press("l")
     expect(page.locator("#matrix")).to_be_focused()
     expect(says).to_have_text(re.compile(r"^gpu-017 mlx5_5 → leaf-03 port 17: down\. DOWN"))  # where the trouble is
     page.keyboard.press("ArrowRight")

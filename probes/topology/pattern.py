@@ -19,7 +19,7 @@ MOST_SHARE = 0.5  # of a group's known ports, before it is more likely the group
 class Pattern:
     """`kind`: port, node, leaf, rail, scattered, none or unknown. `subject` names what is blamed (see diagnosis.core).
 
-    `ports` are those that the sentence is about.
+    `ports` are those that the sentence is about; `whole`: they are all known ones of the node or leaf.
     """
 
     kind: str
@@ -27,6 +27,7 @@ class Pattern:
     says: str
     subject: Mapping[str, str | int] = field(default_factory=dict)
     ports: tuple[PortState, ...] = ()
+    whole: bool = False
 
 
 def pattern_of(view: View) -> Pattern:
@@ -117,7 +118,7 @@ def _one_node(odd: Sequence[PortState], known: Sequence[PortState], level: str) 
         says = f"All {_ports(len(odd))} of {node} are {_what(odd)}: the node itself, its power or its driver."
     else:
         says = f"{len(odd)} of {len(of_node)} ports of {node} are {_what(odd)}, and no other node's: its adapters."
-    return Pattern("node", level, says, {"node": node}, tuple(odd))
+    return Pattern("node", level, says, {"node": node}, tuple(odd), whole=len(odd) == len(of_node))
 
 
 def _leaf(port: PortState) -> str:
@@ -138,7 +139,7 @@ def _one_leaf(odd: Sequence[PortState], known: Sequence[PortState], level: str) 
         return Pattern("scattered", level, says, {}, tuple(odd))
     if len(odd) == len(of_leaf):
         says = f"All {len(odd)} known ports of {name} are {_what(odd)}, and no other leaf's: the leaf switch."
-        return Pattern("leaf", level, says, {"switch": name}, tuple(odd))
+        return Pattern("leaf", level, says, {"switch": name}, tuple(odd), whole=True)
     some = f"{len(odd)} of {len(of_leaf)} known ports of {name}"
     says = f"{some} are {_what(odd)}, and no other leaf's: {name} or its cables."
     kind = "leaf" if len(odd) >= FEWEST and len(odd) > MOST_SHARE * len(of_leaf) else "scattered"
@@ -172,7 +173,9 @@ def _largest(odd: Sequence[PortState], known: Sequence[PortState], level: str) -
         blame = "the leaf switch" if kind == "leaf" else "the node itself, its power or its driver"
         says = f"All {len(ports)} known ports of {name} are {_what(ports)}: {blame}."
         subject = {"switch" if kind == "leaf" else "node": name}
-        return Pattern(kind, level, f"{says} Besides it {_ports(len(rest))} on {_nodes(rest)}.", subject, tuple(ports))
+        return Pattern(
+            kind, level, f"{says} Besides it {_ports(len(rest))} on {_nodes(rest)}.", subject, tuple(ports), whole=True
+        )
     return None
 
 
