@@ -15,6 +15,7 @@ from incidents.views import (
     review,
     runbooks,
     timeline,
+    topology,
     verdicts,
 )
 from incidents.views.health import healthz
@@ -48,6 +49,12 @@ urlpatterns = [
     path("incidents/<int:incident>/bundle.zip", review.bundle, name="bundle"),
     path("drills/", drills.drills, name="drills"),
     path("drills/<slug:drill>/start", drills.start_drill, name="start_drill"),
+    path("incidents/<int:incident>/topology", topology.page, name="topology"),
+    path("incidents/<int:incident>/topology/after", topology.after, name="topology_after"),
+    path("incidents/<int:incident>/topology/after/<str:name>", topology.after, name="topology_node_after"),
+    path("incidents/<int:incident>/topology/fabric", topology.ask_fabric, name="ask_fabric"),
+    path("incidents/<int:incident>/topology/ports", topology.ask_ports, name="ask_ports"),
+    path("incidents/<int:incident>/topology/expected", topology.learn_topology, name="learn_topology"),
     path("alerts/<slug:source>", alerts.receive, name="alerts"),
     path("fleet/", fleet.fleets, name="fleets"),
     path("fleet/<slug:fleet>/", fleet.fleet, name="fleet"),

@@ -189,8 +189,8 @@ class TestJudging:
         store(incident, [read(*GOOD_PORTS)])
         real, more = diagnose, [stopped_rank("gpu-002")]
 
-        def slow(evidence: Any, asked: Any) -> Any:
-            found = real(evidence, asked)
+        def slow(evidence: Any, *more_said: Any) -> Any:
+            found = real(evidence, *more_said)
             if more:
                 store(incident, more.pop())
             return found

@@ -12,7 +12,7 @@ from django.db.models import Count, Max
 from django.utils import timezone
 
 from incidents import clock
-from incidents.models import Fleet, Incident, Node, Phase, Reading
+from incidents.models import Fleet, Incident, Node, Phase, Reading, Shard, SuiteRun
 from probes import suites
 from probes.core import SEVERITIES
 
@@ -23,6 +23,7 @@ WORDS = {
     "bad": "implicated",
     "unknown": "no answer",
     "absent": "not there",
+    "unasked": "not asked",
     "": "asked",
 }
 
@@ -94,7 +95,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Nodes by probes, with the counts that stand above it."""
+    """Nodes by probes, with the counts that stand above it. A probe may have been asked of some of the nodes only."""
 
     nodes: list[str]
     rows: list[tuple[str, list[Cell]]]
@@ -109,7 +110,7 @@ class Matrix:
 
 
 def matrix(incident: Incident) -> Matrix:
-    """The latest reading of every node and probe that was asked in this incident. Four queries at any size."""
+    """The latest reading of every node and probe that was asked in this incident. Five queries at any size."""
     nodes = list(incident.nodes.all())
     runs = list(incident.runs.order_by("id"))
     probes = list(dict.fromkeys(name for run in runs for name in suites.suite_or_probe(run.suite).probes))
@@ -118,13 +119,32 @@ def matrix(incident: Incident) -> Matrix:
         (reading.node_id, reading.probe): reading
         for reading in Reading.objects.filter(pk__in=latest).defer("out", "facts", "err")
     }
-    rows = [(probe, [_cell(node, probe, readings.get((node.pk, probe))) for node in nodes]) for probe in probes]
+    asked_of = _asked_of(runs)
+    rows = [
+        (
+            probe,
+            [_cell(node, probe, readings.get((node.pk, probe)), node.pk in asked_of.get(probe, ())) for node in nodes],
+        )
+        for probe in probes
+    ]
     tally = Counter(cell.level for _, cells in rows for cell in cells)
-    asked = len(nodes) * len(probes)
+    asked = len(nodes) * len(probes) - tally["unasked"]
     return Matrix([node.name for node in nodes], rows, tally, asked - tally[""] - tally["unknown"], asked)
 
 
-def _cell(node: Node, probe: str, reading: Reading | None) -> Cell:
+def _asked_of(runs: Sequence[SuiteRun]) -> dict[str, set[int]]:
+    """probe -> the nodes that it was asked of."""
+    probes = {run.pk: suites.suite_or_probe(run.suite).probes for run in runs}
+    found: dict[str, set[int]] = {}
+    for run, node in Shard.nodes.through.objects.filter(shard__run__in=probes).values_list("shard__run_id", "node_id"):
+        for probe in probes[run]:
+            found.setdefault(probe, set()).add(node)
+    return found
+
+
+def _cell(node: Node, probe: str, reading: Reading | None, asked: bool) -> Cell:
+    if reading is None and not asked:
+        return Cell(node.name, probe, "unasked", "not asked of this node", None)
     if reading is None:
         return Cell(node.name, probe, "", "asked, no answer yet", None)
     if reading.outcome in UNKNOWN:

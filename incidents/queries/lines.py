@@ -183,6 +183,13 @@ def _drill_stage(said: dict[str, Any], kind: str) -> Sentence:
     return "◇", "drill", f"the recording goes on: {said['says']}"
 
 
+def _topology(said: dict[str, Any], kind: str) -> Sentence:
+    left = said.get("not_up_count", 0)
+    how = {"leave out": "left out", "expect": "to be up"}.get(said.get("how", ""), "")
+    odd = f"; {left} not up now: {how}" if left else ""
+    return "▸", "", f"said that the fabric is as it should be: {said['ports']} ports of {said['nodes']} expected{odd}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -207,6 +214,7 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "action_begun": _action,
     "action_ended": _action,
     "training": _training,
+    "topology": _topology,
     "note": _note,
     "readings": _readings,
     "resolved": _resolved,

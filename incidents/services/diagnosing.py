@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F, Max, Q
 from django.utils import timezone
 
+from incidents import fabric
 from incidents.models import Incident, Ranking, Reading
 from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
@@ -76,11 +77,12 @@ def _behind(incident_id: int) -> bool:
 def _judge(incident_id: int) -> int:
     """Reading and judging outside of any transaction, writing in one."""
     newest = _newest(incident_id)
-    incident = Incident.objects.get(pk=incident_id)
+    incident = Incident.objects.select_related("fleet").get(pk=incident_id)
     if newest <= incident.judged_reading:
         return 0
     asked = incident.nodes.values_list("name", flat=True)
-    body = told(diagnose(evidence_of(incident, newest), asked))
+    expected, _ = fabric.expected_of(fabric.stored_for(incident.fleet))
+    body = told(diagnose(evidence_of(incident, newest), asked, expected))
     ranking = _record(incident, newest, body)
     if ranking is not None:
         look_closer(incident, ranking)

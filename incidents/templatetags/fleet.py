@@ -7,6 +7,7 @@ from django import template
 from incidents import clock, policy
 from incidents.queries.incident import WORDS
 from probes import nodeset
+from probes.topology import STATES, PortState
 
 register = template.Library()
 
@@ -66,3 +67,15 @@ def mark(level: str) -> str:
 def css(level: str) -> str:
     """The colour class of a level."""
     return "unk" if level == "unknown" else level
+
+
+@register.filter
+def level_of(port: PortState) -> str:
+    """The level of a port's state."""
+    return STATES[port.state].level
+
+
+@register.filter
+def glyph_of(port: PortState) -> str:
+    """The shape of a port's state."""
+    return STATES[port.state].glyph

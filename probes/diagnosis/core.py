@@ -12,6 +12,7 @@ import cattrs
 
 from probes import catalog
 from probes.core import Finding, Outcome, Reading
+from probes.topology import Answer, Topology, View, compare
 
 Subject: TypeAlias = Mapping[str, str | int]
 """What a hypothesis blames: those known of node, rank, gpu (index), bus_id, hca, port, switch, group, pid, mount."""
@@ -72,9 +73,10 @@ def stored(node: str, probe: str, outcome: Outcome, why: str, facts: Any, findin
 
 class Evidence:
     """All that was seen in one incident. Built once; rules only read it. `asked`: every node that was asked, also those
-    that have not answered; without it those that are seen."""
+    that have not answered; without it those that are seen. `expected`: how the fabric should be, if anybody said."""
 
-    def __init__(self, readings: Iterable[Seen], asked: Iterable[str] = ()) -> None:
+    def __init__(self, readings: Iterable[Seen], asked: Iterable[str] = (), expected: Topology | None = None) -> None:
+        self.expected = expected
         self.readings = tuple(readings)
         self.by_probe: dict[str, list[Seen]] = {}
         for one in self.readings:
@@ -111,6 +113,13 @@ class Evidence:
         from probes.diagnosis.collectives import stalls_of
 
         return stalls_of(self.job, bool(self.unanswered("rank.flight_recorder")))
+
+    @functools.cached_property
+    def fabric(self) -> View:
+        """The ports of all nodes, each against what is expected of it."""
+        answers = {one.node: Answer(one.outcome, one.facts, one.why) for one in self.by_probe.get("ib.ports", ())}
+        swept = [one.facts for one in self.of("ib.fabric")]
+        return compare(self.nodes, self.expected, answers, swept[-1] if swept else None)
 
     @functools.cached_property
     def suspects(self) -> Any:

@@ -14,6 +14,7 @@ from probes.diagnosis.collectives import Stalls
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
+from probes.topology import Topology
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +46,12 @@ def all_rules() -> Mapping[str, Rule]:
     return found
 
 
-def diagnose(readings: Iterable[Seen], asked: Iterable[str] = ()) -> Diagnosis:
-    """Judge everything that was seen on the nodes that were `asked`.
+def diagnose(readings: Iterable[Seen], asked: Iterable[str] = (), expected: Topology | None = None) -> Diagnosis:
+    """Judge everything that was seen on the nodes that were `asked`, and whose fabric should be as `expected`.
 
     A rule that fails on it is said and costs only its own hypotheses.
     """
-    evidence = Evidence(readings, asked)
+    evidence = Evidence(readings, asked, expected)
     found: list[Hypothesis] = []
     failed = {}
     for name, rule in all_rules().items():

@@ -51,6 +51,7 @@ _TOOLS = (
     ("Infiniband device '", f"ibstatus: {_IB}"),
     ("# Port", f"perfquery: {_IB}"),
     ("Errors for ", "ibqueryerrors: no probe reads it yet"),
+    ("# Topology file: generated", "ibnetdiscover: `manage.py topology learn` reads it"),
     ("<nvidia_smi_log>", "nvidia-smi -q -x: save it without -x"),
     ("| NVIDIA-SMI ", "the table of nvidia-smi: save nvidia-smi -q, which tells more"),
     ("Reference ID    :", "chronyc: host.clock reads it in its own capture only"),

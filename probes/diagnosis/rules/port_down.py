@@ -32,6 +32,8 @@ def _never_used(seen: Seen, finding: Finding) -> bool:
 def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere: bool) -> Hypothesis:
     hca, port = str(finding.subject["hca"]), finding.subject["port"]
     because = [Reason(finding.says + (f"; {up} other ports are ACTIVE" if up else ""), seen.ref)]
+    if evidence.expected is not None and (leaf := _other_end(evidence, seen.node, hca, port)):
+        because.append(Reason(f"its cable leads to {leaf}, as the expected topology has it", seen.ref))
     signals = ["port_down" if finding.severity == "bad" else "port_down_unused"]
     # The kernel names an adapter by its PCI address, sysfs by its name.
     named = {hca, *(one.pci for one in seen.facts.ports if one.hca == hca and one.pci)}
@@ -65,6 +67,11 @@ def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere:
         would_change=("the port ACTIVE at a second look", "a topology in which this port has no cable"),
         nodes=frozenset({seen.node}),
     )
+
+
+def _other_end(evidence: Evidence, node: str, hca: str, port: object) -> str:
+    ports = (one.port for one in evidence.fabric.ports if one.seen is not None and one.seen.hca == hca)
+    return next((one.other_end for one in ports if (one.node, one.port) == (node, port)), "")
 
 
 RULE = Rule((CAUSE,), judge)
