@@ -127,6 +127,15 @@ def test_stacks_and_recorders_with_links_and_silent_nodes_give_it_too(
     same_verdict(incident, unpacked(file))
 
 
+@pytest.mark.parametrize("case", ["rank_1_stopped", "rank_1_skips"])
+def test_nodes_that_have_said_nothing_yet_leave_as_much_open_as_on_the_page(
+    incident: Incident, case: str, tmp_path: Path
+) -> None:
+    store(incident, [read("gpu-001", "rank.flight_recorder", case)])
+    judge(incident.pk)
+    same_verdict(incident, saved(incident, tmp_path))
+
+
 def test_with_no_answer_at_all_the_bundle_says_so_as_the_page_does(incident: Incident, tmp_path: Path) -> None:
     store(incident, [one for n in (1, 2, 3, 4) for one in unreachable(f"gpu-00{n}")])
     judge(incident.pk)

@@ -146,7 +146,7 @@ class TestNumbers:
         assert fact(review(Incident.objects.get()), "lost").value == f"{GPUS:.1f} GPU·h"
 
     def test_the_right_verdict_counts_from_when_it_first_led(self, incident: Incident, ada: User, at: At) -> None:
-        """Link down leads first; the stopped rank comes at 1:00, goes nowhere, and is accepted at 2:00."""
+        """Link down leads first; the stopped rank comes at 1:00, is surer at 1:40, accepted at 2:00."""
         at(20)
         store(incident, [read("gpu-001", "ib.ports", "h100_five_bad_ports")])
         judge(incident.pk)
@@ -155,6 +155,8 @@ class TestNumbers:
         judge(incident.pk)
         ranking = Ranking.objects.latest("pk")
         assert (Ranking.objects.earliest("pk").cause, ranking.cause) == ("ib.link_down", "fw.rank_stopped")
+        at(100)
+        ranked(incident, ranking.cause, ranking.subject, 0.99)
         at(120)
         decide_verdict(incident, ada, "commander", ranking.pk, 0, "accept")
         assert fact(review(Incident.objects.get()), "verdict").value == "1:00"
