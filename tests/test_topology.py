@@ -75,6 +75,17 @@ def test_cables_are_joined_by_guid_whatever_the_fabric_calls_the_adapters() -> N
     assert found.ports[3].guid == f"{made.guid(5, 3):016x}"
 
 
+def test_two_adapters_cabled_to_each_other_each_end_in_the_other() -> None:
+    ids = {0x100000: made.guid(1, 0), 0x100002: made.guid(2, 0)}
+    text = (made.BASE / "tests/fixtures/ib.fabric/back_to_back.out").read_text()
+    for old, new in ids.items():
+        text = text.replace(f"{old:016x}", f"{new:016x}")
+    swept = made.read_text("gpu-001", "ib.fabric", text).facts
+    said = {made.name(n): made.ports(n, gone=HCAS[1:]).facts for n in (1, 2)}
+    found = learn(said, swept).topology(False)
+    assert [one.other_end for one in found.ports] == ["gpu-002 mlx5_0 port 1", "gpu-001 mlx5_0 port 1"]
+
+
 def test_what_is_stored_comes_back_and_another_form_is_refused() -> None:
     body = json.loads(json.dumps(EXPECTED.body()))
     assert body["form"] == 1

@@ -26,7 +26,7 @@ _GUID = r'"[SHR]-([0-9a-fA-F]{16})"'
 _DEVICE = re.compile(rf'(Switch|Ca|Rt)\s+(\d{{1,4}})\s+{_GUID}\s*#\s*"(.*)"([^"]*)')
 _PORT = re.compile(
     rf"\[(\d{{1,4}})\](?:\[ext \d{{1,4}}\])?(?:\([0-9a-f]{{1,16}}\))?\s+"
-    rf"{_GUID}\[(\d{{1,4}})\](?:\[ext \d{{1,4}}\])?(?:\([0-9a-f]{{1,16}}\))?\s*#\s*(.*)"
+    rf"{_GUID}\[(\d{{1,4}})\](?:\[ext \d{{1,4}}\])?(?: ?\([0-9a-f]{{1,16}}\))?\s*#\s*(.*)"
 )
 _SPEED = re.compile(r"\blid \d+ (\d{1,2}x|\?\?\?)\s?(\w{2,8}|\?\?\?)(?: [swve]=\S+)*\s*$")
 _FROM = re.compile(r"# Initiated from node ([0-9a-f]{16}) port ")
@@ -118,9 +118,11 @@ def _seen_from_hca(link: Link, devices: Mapping[str, Device]) -> Link:
 
 def findings(fabric: Fabric) -> Iterator[Finding]:
     """What is wrong in itself. Whether something is missing only an expected topology can tell."""
-    if not any(device.kind == "switch" for device in fabric.devices):
+    if not fabric.links:
         who = fabric.devices[0]
-        yield Finding("ib.fabric_alone", "bad", f"{who.name or who.guid} sees no switch: its own cable or port is down")
+        yield Finding(
+            "ib.fabric_alone", "bad", f"{who.name or who.guid} sees nothing else: its own cable or port is down"
+        )
     names = {device.guid: device.name or device.guid for device in fabric.devices}
     for link in fabric.links:
         if link.lanes == 1:
