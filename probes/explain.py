@@ -51,7 +51,7 @@ class Explained:
 def explain(paths: Sequence[Path]) -> Explained:
     """Read everything under these paths and judge it. Raises intake.NoSuchPath."""
     found = intake.read(paths)
-    diagnosis = diagnose((seen(reading, ref) for ref, reading in found.readings), found.asked)
+    diagnosis = diagnose((seen(reading, ref) for ref, reading in found.readings), found.asked, found.expected)
     return Explained(diagnosis, len(found.readings), found.unread)
 
 

@@ -22,7 +22,7 @@ from django.test import AsyncClient, Client
 from django.urls import reverse
 from django.utils import timezone
 
-from incidents.models import Incident, Ranking
+from incidents.models import ExpectedTopology, Incident, Ranking
 from incidents.queries.review import bundle
 from incidents.services.deciding import decide_verdict
 from incidents.services.diagnosing import judge
@@ -33,6 +33,7 @@ from probes import catalog, intake
 from probes.core import Capture, Reading, interpret
 from probes.diagnosis.telling import told
 from probes.explain import SUBJECT, explain
+from probes.topology import ExpectedPort, Topology
 from probes.transport import replay
 from tests.support.evidence import read, stopped_rank, store
 from tests.support.fleets import main, person
@@ -213,6 +214,27 @@ def test_it_holds_what_the_last_ranking_rests_on_and_not_what_came_later(inciden
 def test_a_node_that_is_called_as_the_folder_is_kept_apart(tmp_path: Path) -> None:
     replay.save(tmp_path, [Capture("golden15", "host.clock", "absent", why="x")])
     assert [one.outcome for one in replay.captures(tmp_path)] == ["absent"]
+
+
+def test_an_adapter_that_only_the_expected_topology_knows_is_missed_again(incident: Incident, tmp_path: Path) -> None:
+    """A missing adapter has no row anywhere: without what was expected the bundle would say that nothing is wrong."""
+    ports = ("gpu-001", "gpu-002", "gpu-003", "gpu-004")
+    readings = [read(node, "ib.ports", "h100_connectx7") for node in ports]
+    seen = [port.hca for port in readings[1].facts.ports]
+    there = [ExpectedPort("gpu-002", hca, 1, rail) for rail, hca in enumerate(seen)]
+    whole = Topology((*there, ExpectedPort("gpu-002", "mlx5_99", 1, len(seen), leaf="leaf-03", leaf_port=17)))
+    ExpectedTopology.objects.create(fleet=main(), at=timezone.now(), source="a test", body=whole.body())
+    store(incident, readings)
+    judge(incident.pk)
+    first = Ranking.objects.latest("pk")
+    assert (first.cause, first.subject["hca"]) == ("ib.link_down", "mlx5_99")
+    file = saved(incident, tmp_path)
+    same_verdict(incident, file)
+    assert explain([file]).unread == ()
+    (unpacked(file) / "golden15" / "expected.json").write_text('{"form": 9}')
+    assert [one.why for one in explain([file.with_suffix("")]).unread] == [
+        "the expected topology has form 9, this version reads 1: learn it again"
+    ]
 
 
 def test_the_folder_about_the_incident_is_no_node(tmp_path: Path) -> None:

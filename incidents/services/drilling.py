@@ -12,6 +12,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from incidents.models import Fleet, Incident, User
+from incidents.services import topology
 from incidents.services.fleet import Refused
 from incidents.services.response import in_fleet, open_incident, save_job
 from incidents.services.timeline import tell
@@ -58,6 +59,7 @@ def _begin(drill: drills.Drill, by: User | None) -> Incident:
         raise Refused(f"{drill.name} holds {len(drill.nodes)} nodes; a drill has at most {MOST_NODES}.")
     fleet = _fleet()
     nodes = in_fleet(fleet, [Target(name) for name in drill.nodes], by)
+    topology.adopt(fleet, drill.nodes, drill.expected, f"the recording {drill.name}")
     job = save_job(fleet, drill.what, nodes) if drill.what else None
     stood = timezone.now() - timedelta(seconds=drill.stood_s) if drill.stood_s else None
     return open_incident(

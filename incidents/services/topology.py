@@ -120,6 +120,21 @@ def store(
     return row, learned
 
 
+def adopt(fleet: Fleet, nodes: Iterable[str], told: Topology | None, source: str) -> None:
+    """What a recording says of its own nodes, in place of whatever was expected of nodes of these names.
+
+    Within a transaction.
+    """
+    Fleet.objects.select_for_update(no_key=True).get(pk=fleet.pk)
+    before, _ = fabric.expected_of(fabric.stored_for(fleet))
+    mine = set(nodes)
+    others = [port for port in before.ports if port.node not in mine] if before else []
+    whole = Topology((*others, *(told.of(mine).ports if told else ())))
+    if before is None and not whole.ports or before is not None and set(before.ports) == set(whole.ports):
+        return
+    ExpectedTopology.objects.create(fleet=fleet, at=timezone.now(), by=None, source=source[:200], body=whole.body())
+
+
 def _with_cable(port: ExpectedPort, known: dict[tuple[str, int], ExpectedPort]) -> ExpectedPort:
     """A cable that was seen before is not forgotten because nobody asked the fabric this time."""
     old = known.get((port.guid, port.port))

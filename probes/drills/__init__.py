@@ -12,15 +12,16 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from probes.reference import rows
+from probes.topology import Topology
 
 HERE = Path(__file__).resolve().parent
-DESCRIPTION, INCIDENT = "drill.toml", "golden15/incident.json"
+DESCRIPTION, INCIDENT, EXPECTED = "drill.toml", "golden15/incident.json", "golden15/expected.json"
 WORDS = {"title", "what", "says", "trains", "severity", "t0", "stood_s", "made", "truth", "decoys", "stage"}
 NEEDED = ("title", "what", "says", "severity", "t0", "truth")
 LONGEST = 300  # characters of a sentence
@@ -60,7 +61,7 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Drill:
     """`what`: the job's name, "" when nothing tells it. `t0`: the recording's own T0. `stood_s`: seconds for which the
-    job stood by then. `truth` is None for a bundle of evidence."""
+    job stood by then. `truth` is None for a bundle of evidence. `expected`: how its fabric should be, if told."""
 
     name: str
     folder: Path
@@ -75,6 +76,7 @@ class Drill:
     truth: Truth | None
     decoys: tuple[Decoy, ...]
     stages: tuple[Stage, ...]
+    expected: Topology | None = None
 
 
 def names(here: Path = HERE) -> list[str]:
@@ -106,7 +108,17 @@ def load(folder: Path) -> Drill:
     if not nodes:
         raise DrillError(f"{folder}: holds no captures; expected {folder.name}/<node>/<probe>.out")
     file = folder / DESCRIPTION
-    return _described(folder, nodes, _toml(file), file) if file.is_file() else _bundle(folder, nodes)
+    drill = _described(folder, nodes, _toml(file), file) if file.is_file() else _bundle(folder, nodes)
+    return replace(drill, expected=_expected(folder / EXPECTED))
+
+
+def _expected(file: Path) -> Topology | None:
+    if not file.is_file():
+        return None
+    try:
+        return Topology.from_body(json.loads(file.read_text()))
+    except (ValueError, RecursionError) as error:  # FormError is one
+        raise DrillError(f"{file}: {error}") from None
 
 
 def _toml(file: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from probes.intake.items import Unread
 from probes.intake.readings import readings
 from probes.intake.sorting import sort
 from probes.intake.who import Who, earlier_attempts
+from probes.topology import Topology
 
 __all__ = ["Intake", "NoSuchPath", "Unread", "read"]
 
@@ -26,11 +27,12 @@ __all__ = ["Intake", "NoSuchPath", "Unread", "read"]
 @dataclass(frozen=True, slots=True)
 class Intake:
     """`readings`: (file, reading). `unread`: files that told nothing, by their names. `asked`: nodes that captures say
-    were asked, also those that gave none."""
+    were asked, also those that gave none. `expected`: how the fabric should be, where an evidence bundle says it."""
 
     readings: tuple[tuple[str, Reading], ...]
     unread: tuple[Unread, ...]
     asked: tuple[str, ...] = ()
+    expected: Topology | None = None
 
 
 def read(paths: Sequence[Path]) -> Intake:
@@ -47,4 +49,5 @@ def read(paths: Sequence[Path]) -> Intake:
             unread.append(one)
         else:
             found.append(one)
-    return Intake(tuple(found), tuple(sorted(set(unread), key=lambda one: one.file)), tuple(brought.asked))
+    left = tuple(sorted(set(unread), key=lambda one: one.file))
+    return Intake(tuple(found), left, tuple(brought.asked), brought.expected)

@@ -18,6 +18,7 @@ from probes.intake.items import Item, Unread
 from probes.intake.names import looks_like_a_node
 
 META = "captures.json"
+EXPECTED = "expected.json"  # there: how the fabric should be
 BESIDE = ("incident.json", "timeline.json", "decisions.json", "review.md", "README.txt")  # in a bundle's folder ABOUT
 # (part of a section's name, the probe whose collector writes such a section): the first that fits counts.
 BY_SECTION = (
@@ -46,6 +47,11 @@ TREE_FILE, TREE_FILES = 4096, 20_000
 
 
 _LATER = re.compile(r"(?:^|/)stages/[^/]+/look-\d+/[^/]+/[^/]+$")
+
+
+def is_expected(item: Item) -> bool:
+    """Whether it says how the fabric should be."""
+    return _node(item) == ABOUT and item.name == EXPECTED
 
 
 def beside(item: Item) -> bool:

@@ -6,6 +6,7 @@ Errors   NoSuchPath; what a parser refuses is an Unread
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
@@ -27,6 +28,7 @@ from probes.intake.files import end_of, walk
 from probes.intake.items import Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, log_file
+from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
@@ -84,6 +86,7 @@ class Brought:
     captures: list[tuple[str, Reading]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    expected: Topology | None = None
 
     @property
     def folders(self) -> set[PurePosixPath]:
@@ -137,6 +140,9 @@ class _Sorter:
 
     def take(self, item: Item) -> None:
         """One file. Nothing that a file holds may stop the others."""
+        if captures.is_expected(item):
+            self._expected(item)
+            return
         if captures.beside(item) or self._saved.take(item) or self._trees.take(item):
             return
         try:
@@ -148,6 +154,12 @@ class _Sorter:
 
     def _unread(self, item: Item, why: str) -> None:
         self.brought.unread.append(Unread(item.ref, why))
+
+    def _expected(self, item: Item) -> None:
+        try:
+            self.brought.expected = Topology.from_body(json.loads(item.data))
+        except (ValueError, RecursionError) as error:  # FormError is one
+            self._unread(item, str(error))
 
     def _take(self, item: Item, nested: int) -> None:
         known = kind_of(item)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import IO, Any
 
+from incidents import fabric
 from incidents.models import Incident, Ranking, Reading
 from incidents.queries.review import Review, review
 from incidents.queries.review.markdown import markdown
@@ -86,6 +87,10 @@ def _captures(incident: Incident, ranking: Ranking | None) -> Iterator[Capture]:
 def _about(incident: Incident, ranking: Ranking | None) -> Iterator[tuple[str, str]]:
     found = review(incident)
     yield "README.txt", README.format(name=found.name, file=file_name(incident))
+    expected, _ = fabric.expected_of(fabric.stored_for(incident.fleet))
+    mine = expected.of(incident.nodes.values_list("name", flat=True)) if expected is not None else None
+    if mine is not None and mine.ports:
+        yield "expected.json", _json(mine.body())
     yield "decisions.json", _json([_decision(found, at) for at in range(len(found.decisions))])
     yield "incident.json", _json(_incident(found, ranking))
     yield "review.md", markdown(found)

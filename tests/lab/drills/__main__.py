@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
 
+from probes import drills
 from probes.transport import replay
-from tests.lab.drills import gpu_off_bus, port_down, rank_stopped
+from tests.lab.drills import fabric, gpu_off_bus, port_down, rank_stopped
 from tests.lab.drills.cluster import DRILLS
 
 MADE: dict[str, ModuleType] = {module.NAME: module for module in (port_down, rank_stopped, gpu_off_bus)}
@@ -17,6 +19,10 @@ MADE: dict[str, ModuleType] = {module.NAME: module for module in (port_down, ran
 def make(name: str, folder: Path, fault: bool = True) -> None:
     """The recording of one drill and its stages into an empty folder."""
     replay.save(folder, MADE[name].recording(fault))
+    place = folder / drills.EXPECTED
+    place.parent.mkdir()
+    body = fabric.expected(MADE[name].nodes()).body()
+    place.write_text(json.dumps(body, separators=(",", ":")).replace("],[", "],\n[") + "\n")
     for stage, looks in MADE[name].stages().items():
         for number, captures in enumerate(looks, 1):
             replay.save(folder / "stages" / stage / f"look-{number}", captures)

@@ -6,9 +6,10 @@ Source   a port that sees no signal: state DOWN, phys_state Polling, a rate of o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from probes.topology import ExpectedPort, Topology
 from tests.lab.drills.cluster import Node, sections
 
 ROOT = "/sys/class/infiniband"
@@ -68,6 +69,27 @@ def guid(node: Node, hca: int) -> str:
     """Node GUIDs of one maker, each once in a cluster."""
     low = 0xB0_0000 + node.number * 64 + hca * 4 + node.rng("guid").randrange(4)
     return f"a088:c203:{low >> 16:04x}:{low & 0xFFFF:04x}"
+
+
+def expected(nodes: Iterable[Node]) -> Topology:
+    """Each rail of all nodes hangs on one leaf, a node at the port of its number, as in a rail-optimised pod."""
+    return Topology(
+        tuple(
+            ExpectedPort(
+                node=node.name,
+                hca=f"mlx5_{hca}",
+                port=1,
+                rail=hca,
+                guid=guid(node, hca).replace(":", ""),
+                rate_gbps=400.0,
+                leaf=f"leaf-{hca:02}",
+                leaf_guid=f"fc6a1c0300{0xE0_0000 + hca * 64:06x}",
+                leaf_port=node.number % 100,
+            )
+            for node in nodes
+            for hca in range(8)
+        )
+    )
 
 
 def lid(node: Node, hca: int) -> int:
