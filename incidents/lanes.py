@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-LANES = ("Phase", "Clock rule", "Probes", "Verdict", "People", "Job")
+CLOCK = "Clock rule"
+LANES = ("Phase", CLOCK, "Probes", "Verdict", "People", "Job")
 ROW = 34  # pixels of one row
 MARGIN = {"l": 92, "r": 14, "t": 6, "b": 34}
 LABEL = 0.1  # of the whole width, about as long as a label of a moment is
 MOST_ROWS = 3  # of moments in one lane
-BEFORE_S, GOLDEN_S = 300.0, 900.0  # how far before T0, and how far after it at least, is shown
+BEFORE_S, LEAST_S = 300.0, 60.0  # how far before T0 at most, and how far after it at least, is shown
 TOKENS = {
     "now": "--accent",
     "ok": "--ok",
@@ -73,7 +74,8 @@ def figure(spans: Sequence[Span], t0: datetime) -> dict[str, Any]:
     """Bars and dots of all lanes: {"data": [...], "layout": {...}} as Plotly takes it."""
     placed = rows_of(spans)
     rows = max((row for row, _ in placed), default=len(LANES) - 1) + 1
-    until = max([GOLDEN_S, *(_seconds(t0, one.end or one.start) for one in spans)])
+    # What is due later than all that happened lies beyond the edge: a short incident must not be a line of dots.
+    until = max([LEAST_S, *(_seconds(t0, one.end or one.start) for one in spans if one.lane != CLOCK)])
     since = max(-BEFORE_S, min([0.0, *(_seconds(t0, one.start) for one in spans)]))
     bars = [_bars(level, t0, since, placed) for level in TOKENS]
     dots = _dots(t0, placed)
@@ -86,7 +88,7 @@ def figure(spans: Sequence[Span], t0: datetime) -> dict[str, Any]:
             "showlegend": False,
             "dragmode": "zoom",
             "hovermode": "closest",
-            "xaxis": {"range": [since - 10, until * 1.03], "zeroline": False, "tickmode": "array"},
+            "xaxis": {"range": [since * 1.03 - 2, until * 1.12], "zeroline": False, "tickmode": "array"},
             "yaxis": {"range": [rows - 0.4, -0.6], "fixedrange": True, "zeroline": False, **_ticks(placed)},
         },
     }
