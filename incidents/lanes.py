@@ -66,8 +66,9 @@ def rows_of(spans: Sequence[Span]) -> list[tuple[int, Span]]:
 
 def _whole(spans: Sequence[Span]) -> timedelta:
     """How long the shown part of it all is, at most."""
-    until = max((one.end or one.start for one in spans), default=None)
-    return until - min(one.start for one in spans) if until else timedelta(0)
+    mine = [one for one in spans if one.lane != CLOCK]
+    until = max((one.end or one.start for one in mine), default=None)
+    return until - min(one.start for one in mine) if until else timedelta(0)
 
 
 def figure(spans: Sequence[Span], t0: datetime) -> dict[str, Any]:

@@ -276,7 +276,11 @@ class TestFigure:
         bar, dot = figure["data"]
         assert (bar["base"], bar["x"]) == ([-300.0], [360.0])
         assert dot["x"] == [30.0]
-        assert figure["layout"]["xaxis"]["range"] == [-310.0, 927.0]
+        assert figure["layout"]["xaxis"]["range"] == pytest.approx([-311.0, 67.2])
+
+    def test_what_is_only_due_does_not_press_a_short_incident_into_a_corner(self) -> None:
+        spans = [self.span("Clock rule", 0, 900), self.span("Phase", 0, 100)]
+        assert lanes.figure(spans, T0)["layout"]["xaxis"]["range"] == pytest.approx([-2.0, 112.0])
 
     def test_an_empty_record_has_a_figure(self) -> None:
         assert lanes.figure([], T0)["data"] == []
