@@ -73,7 +73,7 @@ def test_from_a_fresh_start_to_a_reviewed_incident_by_keys_alone(
     press(page, "e")
     tab_to(page, "Close INC-1")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("Closed at")).to_be_visible()
+    expect(page.get_by_role("link", name="Read the review")).to_be_visible()
     tab_to(page, "Read the review")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Decisions")).to_be_visible()
