@@ -17,7 +17,7 @@ ROW = 34  # pixels of one row
 MARGIN = {"l": 92, "r": 14, "t": 6, "b": 34}
 LABEL = 0.1  # of the whole width, about as long as a label of a moment is
 MOST_ROWS = 3  # of moments in one lane
-BEFORE_S, LEAST_S = 300.0, 60.0  # how far before T0 at most, and how far after it at least, is shown
+BEFORE_S, LEAST_S = 300.0, 60.0  # before T0 at most, and not more than after it; after T0 at least
 TOKENS = {
     "now": "--accent",
     "ok": "--ok",
@@ -77,7 +77,7 @@ def figure(spans: Sequence[Span], t0: datetime) -> dict[str, Any]:
     rows = max((row for row, _ in placed), default=len(LANES) - 1) + 1
     # What is due later than all that happened lies beyond the edge: a short incident must not be a line of dots.
     until = max([LEAST_S, *(_seconds(t0, one.end or one.start) for one in spans if one.lane != CLOCK)])
-    since = max(-BEFORE_S, min([0.0, *(_seconds(t0, one.start) for one in spans)]))
+    since = max(-BEFORE_S, -until, min([0.0, *(_seconds(t0, one.start) for one in spans)]))
     bars = [_bars(level, t0, since, placed) for level in TOKENS]
     dots = _dots(t0, placed)
     return {

@@ -274,9 +274,9 @@ class TestFigure:
     def test_times_are_seconds_from_t0_and_what_is_long_before_it_is_cut(self) -> None:
         figure = lanes.figure([self.span("Job", -7200, 60, "bad"), self.span("People", 30, None, "now")], T0)
         bar, dot = figure["data"]
-        assert (bar["base"], bar["x"]) == ([-300.0], [360.0])
+        assert (bar["base"], bar["x"]) == ([-60.0], [120.0])
         assert dot["x"] == [30.0]
-        assert figure["layout"]["xaxis"]["range"] == pytest.approx([-311.0, 67.2])
+        assert figure["layout"]["xaxis"]["range"] == pytest.approx([-63.8, 67.2])
 
     def test_what_is_only_due_does_not_press_a_short_incident_into_a_corner(self) -> None:
         spans = [self.span("Clock rule", 0, 900), self.span("Phase", 0, 100)]
