@@ -204,19 +204,19 @@ def test_of_a_port_that_is_down_a_person_says_whether_it_is_broken_or_not_used(
     visit: Callable[..., Any], signed_in_state: Any, server: Golden15, check_accessibility: Any
 ) -> None:
     page = visit(storage_state=signed_in_state)
-    declared(page, "gpu-[001-004]")
+    declared(page, "gpu-[901-904]")
     expect(page.get_by_text("capture ended: 0 of 4 nodes answered")).to_be_visible(timeout=60_000)
     page.get_by_role("link", name="Topology").click()
-    expect(page.get_by_text("No node has answered for its ports yet: gpu-[001-004].")).to_be_visible()
-    given(server, page.url, "[ports(3, {'mlx5_5': DOWN}), *(ports(n) for n in (1, 2, 4))]")
+    expect(page.get_by_text("No node has answered for its ports yet: gpu-[901-904].")).to_be_visible()
+    given(server, page.url, "[ports(903, {'mlx5_5': DOWN}), *(ports(n) for n in (901, 902, 904))]")
     expect(
-        page.get_by_text("1 port is not up, not there any more, or slower than the others: gpu-003 mlx5_5.")
+        page.get_by_text("1 port is not up, not there any more, or slower than the others: gpu-903 mlx5_5.")
     ).to_be_visible()
     check_accessibility(page)
     page.get_by_role("button", name="Leave it out: not used").press("Enter")
     expect(page.get_by_text("All 31 ports are as expected.")).to_be_visible()
     page.get_by_role("button", name="Expect it up: broken now").press("Enter")
-    expect(page.get_by_text("One port, both neighbours fine: gpu-003 mlx5_5 is the cable or its ends.")).to_be_visible()
+    expect(page.get_by_text("One port, both neighbours fine: gpu-903 mlx5_5 is the cable or its ends.")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
