@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from incidents.views.topology import EMPTY_STYLE
 from tests.support.fabric import given
-from tests.support.people import declared, sign_in
+from tests.support.people import declared, manage, sign_in
 from tests.support.server import Golden15
 
 pytestmark = pytest.mark.browser
@@ -204,6 +204,7 @@ def test_of_a_port_that_is_down_a_person_says_whether_it_is_broken_or_not_used(
     visit: Callable[..., Any], signed_in_state: Any, server: Golden15, check_accessibility: Any
 ) -> None:
     page = visit(storage_state=signed_in_state)
+    manage(server, "fleet", "--fleet", "main", "add", "gpu-[901-904]")  # nothing is expected of these
     declared(page, "gpu-[901-904]")
     expect(page.get_by_text("capture ended: 0 of 4 nodes answered")).to_be_visible(timeout=60_000)
     page.get_by_role("link", name="Topology").click()
