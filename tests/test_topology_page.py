@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from incidents.views.topology import EMPTY_STYLE
 from tests.support.fabric import given
-from tests.support.people import declared, sign_in
+from tests.support.people import declared, manage, sign_in
 from tests.support.server import Golden15
 
 pytestmark = pytest.mark.browser
@@ -198,6 +198,26 @@ def test_a_node_is_asked_for_the_fabric_by_name_and_its_failure_says_what_it_was
     expect(page.locator("#matrix[data-drawn]")).to_have_count(1)  # the page's scripts have run
     page.get_by_role("link", name="gpu-009: unreachable").click()
     expect(page.get_by_role("dialog", name="Evidence")).to_contain_text("ib.fabric")
+
+
+def test_of_a_port_that_is_down_a_person_says_whether_it_is_broken_or_not_used(
+    visit: Callable[..., Any], signed_in_state: Any, server: Golden15, check_accessibility: Any
+) -> None:
+    page = visit(storage_state=signed_in_state)
+    manage(server, "fleet", "--fleet", "main", "add", "gpu-[901-904]")  # nothing is expected of these
+    declared(page, "gpu-[901-904]")
+    expect(page.get_by_text("capture ended: 0 of 4 nodes answered")).to_be_visible(timeout=60_000)
+    page.get_by_role("link", name="Topology").click()
+    expect(page.get_by_text("No node has answered for its ports yet: gpu-[901-904].")).to_be_visible()
+    given(server, page.url, "[ports(903, {'mlx5_5': DOWN}), *(ports(n) for n in (901, 902, 904))]")
+    expect(
+        page.get_by_text("1 port is not up, not there any more, or slower than the others: gpu-903 mlx5_5.")
+    ).to_be_visible()
+    check_accessibility(page)
+    page.get_by_role("button", name="Leave it out: not used").press("Enter")
+    expect(page.get_by_text("All 31 ports are as expected.")).to_be_visible()
+    page.get_by_role("button", name="Expect it up: broken now").press("Enter")
+    expect(page.get_by_text("One port, both neighbours fine: gpu-903 mlx5_5 is the cable or its ends.")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
