@@ -12,11 +12,12 @@ from django.utils.text import Truncator
 
 from incidents import clock, runbook
 from incidents.commands import Command, command_of
-from incidents.models import Action, Incident, Reading, RunbookRun
+from incidents.models import Action, Decision, Incident, Reading, RunbookRun
 from incidents.models.actions import OPEN
 from incidents.models.diagnosis import UNNAMED
 from incidents.models.runs import VERIFY
 from incidents.queries.diagnosis import HypothesisView
+from incidents.queries.drills import off_the_rails
 from incidents.runbook import Option, Runbook, Step
 from probes.core import SEVERITIES, clean
 from probes.remedies import shown
@@ -110,6 +111,7 @@ class Panel:
     ended: RunbookRun | None
     actions: list[ActionView]
     training: TrainingView | None
+    off_the_rails: str  # in a drill: after which choice its recording goes on, where another was made
 
 
 def panel(incident: Incident, lead: HypothesisView | None, user_id: int) -> Panel:
@@ -119,13 +121,15 @@ def panel(incident: Incident, lead: HypothesisView | None, user_id: int) -> Pane
     named = lead is not None and lead.cause not in UNNAMED
     fitting = sorted(runbook.fitting(lead.cause), key=lambda one: len(one.causes)) if lead is not None and named else []
     others = [one for one in runbook.load().values() if one not in fitting] if named else []
+    since = _last_choice(incident)
     return Panel(
         _at_work(incident, run) if run is not None else None,
         [] if run is not None else fitting,
         [] if run is not None else others,
         next((one for one in runs if one.ended_at is not None), None),
         _actions(incident, user_id),
-        _training(incident, _last_choice(incident)),
+        _training(incident, since.at if since is not None else None),
+        off_the_rails(incident) if since is not None else "",
     )
 
 
@@ -184,12 +188,12 @@ def _action(incident: Incident, one: Action, user_id: int) -> ActionView:
     )
 
 
-def _last_choice(incident: Incident) -> datetime | None:
-    """When somebody last chose something that has an effect."""
+def _last_choice(incident: Incident) -> Decision | None:
+    """The last choice of something that has an effect."""
     for decision in incident.decisions.exclude(runbook_run=None).only("at", "chosen", "options")[:4]:
         chosen: dict[str, Any] = next((one for one in decision.options if one["label"] == decision.chosen), {})
         if chosen.get("effect"):
-            return decision.at
+            return decision
     return None
 
 
