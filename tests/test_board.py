@@ -141,7 +141,7 @@ def test_verdicts_of_many_incidents_cost_no_more_queries(ada: User, django_asser
         for _ in range(count):
             judged(opened(ada, "triage"), 0.93)
         rows: list[board.Row] = [(one, None) for one in queries.open_incidents([main()])]
-        with django_assert_num_queries(3):
+        with django_assert_num_queries(4):
             assert {need.says for need in board.needs(rows)} == {"a verdict waits for a word: Port 1 is down (0.93)"}
 
 

@@ -25,7 +25,7 @@ from incidents.queries import drills as queries
 from incidents.queries import incident as incident_queries
 from incidents.queries import people
 from incidents.queries.lines import lines
-from incidents.services import alert_sources, alerts, diagnosing, drilling, looking, response, runs
+from incidents.services import alert_sources, alerts, diagnosing, drilling, looking, resolving, response, runs
 from incidents.services.fleet import Login, Refused, add_nodes, change_node
 from incidents.tasks import run_shard
 from probes import drills
@@ -481,24 +481,20 @@ def test_only_names_are_taken_from_the_web(client: Client, ada: User, tmp_path: 
 class TestLesson:
     """What a drill tells of itself: while it runs only where its recording ends, after it what was broken."""
 
-    def drilled(self, ada: User) -> Incident:
-        incident = start_drill("rank-stopped", ada)
-        return incident
-
     def test_a_choice_that_the_recording_does_not_know_is_said_to_be_one(self, ada: User) -> None:
-        incident = self.drilled(ada)
+        incident = drilling.start_drill("rank-stopped", ada)
         assert queries.off_the_rails(incident) == "“It is stopped: continue it”"
-        assert passed(incident, "end_rank") is False
-        assert passed(incident, "continue_rank") is True
+        assert drilling.passed(incident, "end_rank") is False
+        assert drilling.passed(incident, "continue_rank") is True
         assert queries.off_the_rails(Incident.objects.get()) == ""
 
     def test_what_was_broken_is_told_after_it_and_not_before(self, ada: User) -> None:
-        incident = self.drilled(ada)
+        incident = drilling.start_drill("rank-stopped", ada)
         truth = drills.named("rank-stopped").truth
         assert truth is not None
         right = {"cause": truth.cause, "subject": {**truth.subject, "pid": 7}}
         assert queries.solution(incident, right) is None
-        resolve(incident, ada, "other", "over")
+        resolving.resolve(incident, ada, "other", "over")
         incident.refresh_from_db()
         told = queries.solution(incident, right)
         assert told is not None
