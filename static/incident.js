@@ -43,6 +43,19 @@ document.addEventListener("click", (event) => {
   openEvidence(link);
 });
 
+// The matrix is one stop for Tab, as its arrow keys lead through it: 800 cells are no way to what comes after them.
+function oneStop() {
+  const cells = [...document.querySelectorAll("[data-matrix] a")];
+  const here = cells.find((cell) => cell === document.activeElement) ?? cells[0];
+  for (const cell of cells) cell.tabIndex = cell === here ? 0 : -1;
+}
+const matrix = document.querySelector("[data-slot=matrix]");
+if (matrix) {
+  new MutationObserver(oneStop).observe(matrix, { childList: true, subtree: true });
+  matrix.addEventListener("focusin", oneStop);
+  oneStop();
+}
+
 const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 document.addEventListener("keydown", (event) => {

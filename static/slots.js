@@ -65,7 +65,7 @@ const offers = (one, value) => value !== undefined && (!one.options || [...one.o
 const TOKENS = "[name=csrfmiddlewaretoken]";
 
 const TIMES = "[data-due], [data-since], [data-age], [data-until]";
-const DIFFERS = [[TOKENS, "value"], ["[data-now]", "data-now"], ["[data-over]", "data-over"], ["[data-until]", "value"], ["details", "open"]];
+const DIFFERS = [[TOKENS, "value"], ["[data-now]", "data-now"], ["[data-over]", "data-over"], ["[data-until]", "value"], ["details", "open"], ["[data-matrix] a", "tabindex"]];
 const inert = document.implementation.createHTMLDocument(""); // no picture is fetched for a copy in it
 
 // What was rendered, without what differs each time and without what the clock and people do to it in the page.

@@ -45,6 +45,16 @@ def page(page: Any) -> Any:
     return page
 
 
+def test_the_matrix_is_one_stop_for_tab(page: Any) -> None:
+    cells = page.locator("[data-matrix] a")
+    assert cells.count() > 10
+    assert page.locator("[data-matrix] a[tabindex='0']").count() == 1
+    page.keyboard.press("g")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.tabIndex") == 0
+    assert page.locator("[data-matrix] a[tabindex='0']").count() == 1
+
+
 def focused(page: Any) -> str:
     return str(page.evaluate("document.activeElement.name || document.activeElement.textContent.trim()"))
 

@@ -18,7 +18,7 @@ SURE = 0.99  # above this the share is not told exactly: the ratios that it come
 MOST_OTHERS = 4
 NOTHING_ELSE = "The evidence names no other cause"
 UNDECIDED = "The evidence does not decide"
-AS_OTHER = {"none": "Nothing is wrong"}
+AS_OTHER = {"none": "Nothing that stops training"}
 
 
 def share_said(probability: float) -> str:
@@ -103,7 +103,10 @@ def verdict(incident: Incident) -> VerdictView | None:
     decisions = list(incident.decisions.filter(question=IS_THIS_IT).select_related("by"))  # the latest first
     told = _told(ranking, decisions)
     lead = _lead(told, decisions)
-    others = [one for one in told if one is not lead and _worth_showing(one)][:MOST_OTHERS]
+    rested = _rested_on(incident, ranking)
+    worth = [one for one in told if one is not lead and _worth_showing(one)]
+    # Where no node answered nothing speaks for "nothing is wrong" either.
+    others = [one for one in worth if rested or one.said["cause"] != "none"][:MOST_OTHERS]
     refs = [ref for one in (lead, *others) for ref in one.refs]
     readings = ranking.rests_on([*refs, *paths.named(ranking)])
     links = {ref: row.pk for ref, row in readings.items()}
@@ -120,7 +123,7 @@ def verdict(incident: Incident) -> VerdictView | None:
         rejected=any(one.chosen == NOT_THIS for one in told),
         gaps=[] if shown.named else paths.gaps(lanes),
         lanes=lanes,
-        readings=_rested_on(incident, ranking),
+        readings=rested,
     )
 
 

@@ -82,7 +82,7 @@ def rank(
     doubt = strength(quiet)  # what speaks for "nothing is wrong" speaks against each cause
     weighed = [(_weight(one, under) / doubt, one, tuple(under)) for one, under in roots]
     weighed += [
-        (_base("none") * strength(quiet), _nothing(quiet, on), ()),
+        (_base("none") * strength(quiet), _nothing(quiet, on, bool(found)), ()),
         (_base("unknown"), _else(bool(roots), gap), ()),
     ]
     if max(weighed, key=lambda one: one[0])[1].cause == "unknown":
@@ -135,10 +135,11 @@ def _once(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
     return tuple(dict.fromkeys(reasons))
 
 
-def _nothing(quiet: Sequence[str], on: Sequence[Reason]) -> Hypothesis:
-    says = "No probe found anything wrong"
+def _nothing(quiet: Sequence[str], on: Sequence[Reason], found: bool) -> Hypothesis:
+    """`found`: something odd was found all the same, which must not be denied."""
+    says = "What was found does not stop the job" if found else "No probe found anything wrong"
     if "training_advances" in quiet:
-        says = "Training goes on, and no probe found anything wrong"
+        says = "Training goes on, " + ("in spite of what was found" if found else "and no probe found anything wrong")
     elif "ended_after_work" in quiet:
         says = "The job had ended its work: only the end of a process was not clean"
     return Hypothesis("none", {}, says, tuple(on), ())
