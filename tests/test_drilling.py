@@ -163,6 +163,60 @@ def test_a_recording_that_is_gone_is_said_by_every_node(ada: User) -> None:
     assert set(run.visits.values_list("reason", flat=True)) == {"not_recorded"}
 
 
+BROKEN = [
+    ('{"rank.map": {"outcome": "ok", "took_s": "x"}}', "rank.map: took_s must be seconds from 0 on"),
+    ('{"rank.map": {"outcome": "absent", "took_s": null}}', "rank.map: took_s must be"),
+    ('{"rank.map": {"outcome": "absent", "took_s": -1e308}}', "rank.map: took_s must be"),
+    ('{"rank.map": {"outcome": "absent", "took_s": NaN}}', "rank.map: took_s must be"),
+    ('{"rank.map": {"outcome": "ok", "at": "x"}}', "rank.map: at must be seconds"),
+    ('{"rank.map": {"outcome": "ok", "mono": 1' + "0" * 400 + "}}", "rank.map: mono must be seconds"),
+    ('{"rank.map": {"outcome": "absent", "why": 5}}', "rank.map: why must be a text"),
+    ('{"rank.map": {"outcome": "absent", "rc": true}}', "rank.map: rc must be a whole number"),
+    ('{"rank.map": {"outcome": ["ok"]}}', "rank.map: outcome must be one of ok, absent"),
+    ('{"rank.map": {"outcome": "ok", "truncated": 1}}', "rank.map: truncated must be true or false"),
+    ("[" * 100_000, "is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("meta", "says"), BROKEN)
+def test_what_one_node_has_broken_in_a_recording_costs_that_node_only(
+    ada: User, tmp_path: Path, meta: str, says: str
+) -> None:
+    for name in ("gpu-1", "gpu-2", "gpu-3"):
+        (tmp_path / "rec" / name).mkdir(parents=True)
+        (tmp_path / "rec" / name / "captures.json").write_text('{"rank.map": {"outcome": "absent", "why": "none"}}')
+    (tmp_path / "rec" / "gpu-2" / "captures.json").write_text(meta)
+    run = work(drilling.start_drill(tmp_path / "rec", ada))
+    run.refresh_from_db()
+    assert run.finished_at is not None
+    assert dict(run.visits.values_list("node__name", "reason")) == {
+        "gpu-1": "",
+        "gpu-2": "not_recorded",
+        "gpu-3": "",
+    }
+    assert says in run.visits.get(node__name="gpu-2").detail
+    assert "gpu-2/captures.json" in run.visits.get(node__name="gpu-2").detail
+    assert set(run.readings.filter(node__name="gpu-2").values_list("outcome", flat=True)) == {"unreachable"}
+
+
+def test_trouble_that_nobody_foresaw_costs_its_node_only(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = queries.answers_of
+
+    def answers_of(found: queries.Recorded, node: str) -> dict[str, Capture]:
+        if node == "gpu-102":
+            raise RuntimeError("never seen before")
+        return told(found, node)
+
+    monkeypatch.setattr(queries, "answers_of", answers_of)
+    run = work(drilling.start_drill("rank-stopped", ada))
+    assert dict(run.visits.values_list("node__name", "reason"))["gpu-101"] == ""
+    visit = run.visits.get(node__name="gpu-102")
+    assert (visit.reason, visit.detail) == (
+        "not_recorded",
+        "its recording cannot be read: RuntimeError: never seen before",
+    )
+
+
 def test_answers_come_over_some_seconds_and_each_node_ends_after_its_last(ada: User) -> None:
     incident = drilling.start_drill("gpu-off-bus", ada)
     recorded = queries.recorded(incident.runs.get().pk)

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from probes.core import STAGES, node_folders
 from probes.reference import rows
 from probes.topology import Topology
 
@@ -98,13 +99,7 @@ def named(name: str, here: Path = HERE) -> Drill:
 
 def load(folder: Path) -> Drill:
     """A drill or a bundle of evidence from its folder. Raises DrillError."""
-    nodes = tuple(
-        sorted(
-            place.name
-            for place in (folder.iterdir() if folder.is_dir() else ())
-            if place.is_dir() and ((place / "captures.json").is_file() or any(place.glob("*.out")))
-        )
-    )
+    nodes = tuple(place.name for place in node_folders(folder))
     if not nodes:
         raise DrillError(f"{folder}: holds no captures; expected {folder.name}/<node>/<probe>.out")
     file = folder / DESCRIPTION
@@ -124,7 +119,7 @@ def _expected(file: Path) -> Topology | None:
 def _toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DrillError(f"{file}: is not TOML: {error}") from None
 
 
@@ -211,7 +206,7 @@ def _stage(file: Path, folder: Path, said: Any) -> Stage:
     name = _text(file, said, "name", "stage.")
     if not name.replace("-", "").isalnum() or len(name) > LONGEST_NAME:
         raise DrillError(f"{file}: stage.name: expected letters, digits and dashes, found {name!r}")
-    if not (folder / "stages" / name / "look-1").is_dir():
+    if not (folder / STAGES / name / "look-1").is_dir():
         raise DrillError(f"{file}: stage.name: there is no folder stages/{name}/look-1")
     return Stage(name, _text(file, said, "after", "stage."), _text(file, said, "says", "stage."))
 
