@@ -30,7 +30,7 @@ from incidents.services.fleet import Login, Refused, add_nodes, change_node
 from incidents.tasks import run_shard
 from probes import drills
 from probes.core import Capture
-from probes.transport import NodeEnd, ssh
+from probes.transport import NodeEnd, bundles, ssh
 from tests.support.fleets import main, person
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -388,8 +388,6 @@ def test_a_link_in_a_bundle_is_refused(ada: User, tmp_path: Path) -> None:
 def test_a_bundle_larger_than_one_may_be_leaves_nothing_behind(
     ada: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from probes.transport import bundles
-
     monkeypatch.setattr(bundles, "FILE_BYTES", 1000)
     place = tmp_path / "big.zip"
     with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -397,6 +395,61 @@ def test_a_bundle_larger_than_one_may_be_leaves_nothing_behind(
     with pytest.raises(Refused, match="larger than a bundle may be"):
         drilling.start_drill(place, ada)
     assert list((settings.DATA_DIR / "recordings").glob("big-*")) == []
+
+
+def test_a_bundle_that_was_damaged_on_its_way_is_said_to_be_so(ada: User, tmp_path: Path) -> None:
+    """Every byte of it, one after another: either it can still be read, or the one error says that it cannot."""
+    place = tmp_path / "damaged.zip"
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("gpu-1/host.load.out", "0.42 0.38 0.35 2/1402 3021\n" * 3)
+    whole = place.read_bytes()
+    said = set()
+    for at in range(len(whole)):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            bundles.unpack(place, tmp_path / f"into-{at}")
+        except (bundles.BundleError, OSError) as error:
+            said.add(type(error).__name__)
+            assert not (tmp_path / f"into-{at}").exists()
+    assert "BundleError" in said
+    place.write_bytes(whole.replace(whole[60:70], bytes(10)))
+    with pytest.raises(Refused, match=r"damaged.zip: cannot be unpacked"):
+        drilling.start_drill(place, ada)
+
+
+@pytest.mark.parametrize("inside", ["gpu-1/host.load.out", "gpu-1", "golden15", "stages"])
+def test_a_link_in_a_folder_is_refused_as_in_a_bundle(ada: User, tmp_path: Path, inside: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "host.load.out").write_text("x")
+    place = tmp_path / "rec"
+    (place / "gpu-2").mkdir(parents=True)
+    (place / "gpu-2" / "host.load.out").write_text("x")
+    (place / inside).parent.mkdir(exist_ok=True)
+    target = tmp_path / "elsewhere" / ("host.load.out" if inside.endswith(".out") else "")
+    (place / inside).symlink_to(target)
+    with pytest.raises(Refused, match=f"{inside}': a bundle holds plain files"):
+        drilling.start_drill(place, ada)
+    assert not Incident.objects.exists()
+
+
+def test_a_folder_that_is_itself_reached_by_a_link_is_taken(ada: User, tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to(drills.HERE / "rank-stopped")
+    assert drilling.start_drill(tmp_path / "latest", ada).recording == str(drills.HERE / "rank-stopped")
+
+
+@pytest.mark.parametrize("most", ["FILE_BYTES", "MOST_BYTES", "MOST_FILES"])
+def test_a_folder_larger_than_a_bundle_may_be_is_refused(
+    ada: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str
+) -> None:
+    (tmp_path / "gpu-1").mkdir()
+    for probe in ("host.load", "host.clock"):
+        (tmp_path / "gpu-1" / f"{probe}.out").write_text("x" * 40)
+    limits = {"FILE_BYTES": 39, "MOST_BYTES": 79, "MOST_FILES": 2}  # a folder and two files
+    monkeypatch.setattr(bundles, most, limits[most])
+    with pytest.raises(Refused, match="larger than a bundle may be|more than [12] files"):
+        drilling.start_drill(tmp_path, ada)
+    monkeypatch.setattr(bundles, most, limits[most] + 1)
+    assert drilling.start_drill(tmp_path, ada).nodes.get().name == "gpu-1"
 
 
 @pytest.mark.parametrize(("name", "says"), [("no.zip", "cannot be read"), ("text.zip", "cannot be unpacked")])
