@@ -19,13 +19,24 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
-from incidents import asking, policy, replaying
+from incidents import asking, mending, policy, replaying, runbook
+from incidents.commands import command_of
 from incidents.models import Fleet, Incident, Node, Reading, Shard, SuiteRun, User
 from incidents.queries import drills as queries
 from incidents.queries import incident as incident_queries
 from incidents.queries import people
 from incidents.queries.lines import lines
-from incidents.services import alert_sources, alerts, diagnosing, drilling, looking, response, runs
+from incidents.services import (
+    alert_sources,
+    alerts,
+    diagnosing,
+    drilling,
+    looking,
+    resolving,
+    response,
+    runbooks,
+    runs,
+)
 from incidents.services.fleet import Login, Refused, add_nodes, change_node
 from incidents.tasks import run_shard
 from probes import drills
@@ -333,6 +344,47 @@ def test_anything_else_that_is_done_changes_nothing(ada: User) -> None:
     assert incident.events.filter(kind="drill_stage").count() == 1
 
 
+def test_what_is_done_after_a_drill_was_closed_moves_nothing(ada: User) -> None:
+    incident = drilling.start_drill("rank-stopped", ada)
+    resolving.resolve(incident, ada, "other", "enough for today")
+    told = incident.events.count()
+    assert not drilling.passed(incident, "continue_rank")
+    incident.refresh_from_db()
+    assert (incident.stage, incident.events.count()) == ("", told)
+
+
+def test_a_command_in_a_drill_is_run_nowhere_and_the_recording_goes_on(ada: User) -> None:
+    """From the verdict through the runbook to the worker: with SSH barred, see `nobody_is_asked`."""
+    incident = drilling.start_drill("rank-stopped", ada)
+    work(incident)
+    verdict(incident)
+    ranking = incident.rankings.first()
+    assert ranking is not None
+    run = runbooks.start(incident, ada, "rank_stopped_or_missing", ranking.pk, 0)
+    option = next(one for one in runbook.of_json(run.body).steps[run.step].options if one.id == "continue_rank")
+    command = command_of(run.incident, run.subject["subject"], option)
+    assert command is not None
+    decision = runbooks.choose(
+        incident, ada, "commander", run.pk, run.step, "continue_rank", "it is stopped", argv=command.argv
+    )
+    action = decision.actions.get()
+    assert action.state == "ready"
+    mending.mend(action.pk)
+    action.refresh_from_db()
+    typed = " ".join(command.argv)
+    assert action.state == "done"
+    assert action.says == f"Drill: “{typed}” was not run; the recording goes on as if it had."
+    incident.refresh_from_db()
+    assert incident.stage == "mended"
+    looks = incident.runs.filter(suite="verify")
+    assert looks.count() == 1, "and it is looked at whether training advances"
+    look = work(incident)
+    states = {p["state"] for r in look.readings.filter(probe="rank.process") for p in r.facts["processes"]}
+    assert states == {"R"}
+    mending.mend(action.pk)
+    assert incident.events.filter(kind="drill_stage").count() == 1
+
+
 # Bundles ------------------------------------------------------------------------------------------------------------
 
 
@@ -534,6 +586,24 @@ def test_a_drill_is_marked_everywhere_and_waits_for_nobody(client: Client, ada: 
         shown = client.get(f"/incidents/{incident.pk}{address}").content.decode()
         assert "<title>◇ DRILL · " in shown, address
         assert "replayed recording, nothing is asked of real nodes" in shown, address
+
+
+def test_a_drill_that_is_over_stands_among_the_closed_marked_as_one(client: Client, ada: User) -> None:
+    client.force_login(ada)
+    ended, runs_on = (drilling.start_drill("rank-stopped", ada) for _ in range(2))
+    resolving.resolve(ended, ada, "handed over", "the next shift trains on")
+    page = client.get("/incidents/").content.decode()
+    running, closed = (page.split(f'id="{name}-title"')[1].split("</section>")[0] for name in ("training", "closed"))
+    assert f"INC-{runs_on.pk} " in running and f"INC-{ended.pk} " not in running
+    assert f"INC-{ended.pk} " in closed and f"INC-{runs_on.pk} " not in closed
+    for part, incident in ((running, runs_on), (closed, ended)):
+        assert "DRILL" in part
+        assert f'href="/incidents/{incident.pk}"' in part
+    assert "ada commands" in running and "left" in running
+    assert "handed over" in closed
+    assert f'href="/incidents/{ended.pk}/review"' in closed
+    for address in ("", "/review", "/timeline"):
+        assert "<title>◇ DRILL · " in client.get(f"/incidents/{ended.pk}{address}").content.decode()
 
 
 def test_every_page_of_a_drill_says_that_it_is_one(client: Client, ada: User) -> None:
