@@ -24,9 +24,10 @@ def mend(action_id: int) -> None:
     if held is None:
         return
     if is_replay(held.action.incident):
-        passed(held.action.incident, held.action.remedy)
+        goes_on = passed(held.action.incident, held.action.remedy)
         command = remedies.shown(held.action.argv)
-        actions.end(action_id, Outcome("done", f"Drill: “{command}” was not run; the recording goes on as if it had."))
+        then = "goes on as if it had" if goes_on else "knows nothing of what comes after it"
+        actions.end(action_id, Outcome("done", f"Drill: “{command}” was not run; the recording {then}."))
         return
     actions.end(action_id, _run(held))
 

@@ -16,5 +16,6 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   if (event.defaultPrevented || form.method !== "post") return; // a script sends it, or it closes a dialog
   if ("signsOut" in form.dataset) forget();
-  if (event.submitter) lock(event.submitter);
+  // Not at once: a button that is disabled by now would not send the answer that it carries.
+  if (event.submitter) setTimeout(lock, 0, event.submitter);
 });

@@ -26,8 +26,22 @@ export function act(one) {
 
 function go(one) {
   one?.focus();
+  if (one?.matches("input") && one.value) one.select(); // what was filled in for them is written over
   one?.scrollIntoView({ block: "nearest" });
 }
+
+// What a person must have read before (data-always) is asked for also when it is pressed by a mouse or by Enter.
+let agreed = null;
+document.addEventListener("click", (event) => {
+  const one = event.target.closest?.("[data-confirm][data-always]");
+  if (!one || one === agreed) {
+    agreed = null;
+    return;
+  }
+  event.preventDefault();
+  event.stopPropagation();
+  ask(one);
+}, true);
 
 // What acts by itself is asked for first: a key is pressed more easily by mistake than a button. A yes counts for what
 // was asked: if it would be another question by now, that one is asked.
@@ -41,9 +55,14 @@ function ask(one) {
   question.returnValue = "no";
   openDialog(question);
   question.addEventListener("close", () => {
-    const still = one.isConnected ? one : document.querySelector(`[data-hotkey="${CSS.escape(one.dataset.hotkey)}"]`);
+    const same = one.id ? `#${CSS.escape(one.id)}` : `[data-hotkey="${CSS.escape(one.dataset.hotkey)}"]`;
+    const still = one.isConnected ? one : document.querySelector(same);
     if (question.returnValue !== "yes" || !still) return;
-    if (still.dataset.confirm === asked) act(still);
+    if (still.dataset.confirm === asked) {
+      agreed = still;
+      act(still);
+      agreed = null;
+    }
     else ask(still); // it is about something else by now: nobody said yes to that
   }, { once: true });
 }

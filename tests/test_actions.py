@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import threading
 from datetime import timedelta
 from typing import Any
@@ -12,16 +14,17 @@ from django.utils import timezone
 
 from incidents import mending
 from incidents.commands import command_of
-from incidents.models import Action, Decision, Incident, RunbookRun, User
+from incidents.models import Action, Decision, Incident, Ranking, RunbookRun, User
 from incidents.models.actions import OPEN
 from incidents.queries import runbook as queries
 from incidents.queries.lines import lines
 from incidents.queries.timeline import broken_links
-from incidents.services import actions, runbooks, verifying
+from incidents.services import actions, resolving, runbooks, verifying
 from incidents.services.diagnosing import judge
 from incidents.services.fleet import Login, Refused, add_nodes
+from probes import catalog
 from probes.remedies import Outcome
-from tests.support.evidence import STARTED, mapped, stopped_rank, store
+from tests.support.evidence import PID, STARTED, mapped, stopped_rank, store
 from tests.support.fleets import main, person
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -65,7 +68,7 @@ def argv_of(run: RunbookRun, option: str) -> list[str]:
 
 def choose(run: RunbookRun, by: User, option: str, why: str = "", **more: Any) -> Decision:
     run.refresh_from_db()
-    said = {"argv": argv_of(run, option), "step_id": run.step, **more}
+    said = {"argv": argv_of(run, option), "step_id": run.step, "ranking_id": run.incident.rankings.first().pk, **more}
     return runbooks.choose(run.incident, by, "responder", run.pk, option_id=option, why=why, **said)
 
 
@@ -111,7 +114,11 @@ def test_an_answer_is_a_decision_with_what_was_on_the_screen(incident: Incident,
     assert run.step == "stuck"
     shown = incident.runs.get().readings.get(probe="rank.flight_recorder")  # by this step, and no reason of the verdict
     assert [shown.pk, shown.sha256] not in decision.readings
-    assert [shown.pk, shown.sha256] in choose(run, ada, "wait").readings
+    panel = queries.panel(incident, None, ada.pk)
+    assert panel.at_work is not None
+    assert str(shown.pk) in panel.at_work.seen.split(",")
+    seen = [int(one) for one in panel.at_work.seen.split(",")]
+    assert [shown.pk, shown.sha256] in choose(run, ada, "wait", seen=seen).readings
     assert list(broken_links(Incident.objects.get())) == []
 
 
@@ -119,6 +126,8 @@ def test_an_answer_pressed_twice_is_one_decision(incident: Incident, ada: User) 
     run = started(incident, ada)
     first = choose(run, ada, "gone")
     assert runbooks.choose(incident, ada, "responder", run.pk, "state", "gone") == first
+    with pytest.raises(Refused, match="answered a moment ago"):  # another answer from an old tab is not this one
+        runbooks.choose(incident, ada, "responder", run.pk, "state", "stuck")
     assert Decision.objects.count() == 1
 
 
@@ -264,6 +273,121 @@ def test_an_end_that_comes_late_changes_nothing(incident: Incident, ada: User) -
     assert told(incident).count("action_ended") == 1
 
 
+def test_what_no_worker_took_in_two_minutes_is_not_run_any_more(incident: Incident, ada: User) -> None:
+    action = ready(incident, ada)
+    Action.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert actions.begin(action.pk) is None
+    assert actions.sweep_actions() == 1
+    action.refresh_from_db()
+    assert (action.state, RunbookRun.objects.get().step) == ("expired", "state")
+    assert "No worker took it within 2 minutes" in action.says
+
+
+def test_what_waits_for_a_worker_can_still_be_taken_back(incident: Incident, ada: User, sam: User) -> None:
+    action = ready(incident, ada)
+    actions.decline(incident, action.pk, sam)
+    assert actions.begin(action.pk) is None
+
+
+def test_an_approval_pressed_twice_is_one(incident: Incident, ada: User, sam: User) -> None:
+    action = asked(incident, ada)
+    for _ in range(2):
+        actions.approve(incident, action.pk, sam, "commander")
+    assert told(incident).count("action_approved") == 1
+    assert incident.events.get(kind="action_approved").payload["role"] == "commander"
+
+
+def test_an_approval_that_came_in_time_is_not_undone_by_the_sweeper(
+    incident: Incident, ada: User, sam: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    action = asked(incident, ada)
+    Action.objects.update(expires_at=timezone.now() + timedelta(milliseconds=300))
+    actions.approve(incident, action.pk, sam)
+    assert actions._expire(action.pk) == 0
+    assert actions.begin(action.pk) is not None
+
+
+@pytest.mark.parametrize("ends", ["leave", "resolve"])
+def test_what_waits_is_taken_back_with_the_end_of_what_asked_for_it(
+    incident: Incident, ada: User, sam: User, ends: str
+) -> None:
+    action = asked(incident, ada)
+    if ends == "leave":
+        runbooks.leave(incident, sam, RunbookRun.objects.get().pk, "we do not end it")
+    else:
+        resolving.resolve(incident, sam, "other", "moved to another cluster")
+    action.refresh_from_db()
+    assert action.state == "declined"
+    assert "Taken back by sam" in action.says
+    if ends == "leave":
+        assert RunbookRun.objects.get().ended_at is not None
+        with pytest.raises(Refused, match="settled a moment ago"):
+            actions.approve(incident, action.pk, sam)
+    else:
+        before = Incident.objects.get().last_seq
+        Action.objects.update(expires_at=timezone.now() - timedelta(hours=1))
+        assert actions.sweep_actions() == 0
+        assert Incident.objects.get().last_seq == before, "a closed incident's record stays as it is"
+
+
+def test_nothing_begins_on_a_closed_incident(incident: Incident, ada: User) -> None:
+    action = ready(incident, ada)
+    Incident.objects.update(closed_at=timezone.now())
+    assert actions.begin(action.pk) is None
+
+
+def test_an_option_that_may_lose_work_waits_also_where_its_command_is_harmless(incident: Incident, ada: User) -> None:
+    run = started(incident, ada)
+    body = run.body
+    body["steps"]["state"]["options"][0]["destructive"] = True
+    RunbookRun.objects.update(body=body)
+    action = choose(run, ada, "continue_rank", "it must go on").actions.get()
+    assert (action.state, action.destructive) == ("waiting", True)
+
+
+def test_what_belongs_to_another_incident_is_not_there(incident: Incident, ada: User, sam: User) -> None:
+    action, run = asked(incident, ada), RunbookRun.objects.get()
+    other = Incident.objects.create(fleet=main(), title="y", t0=timezone.now(), phase="decide")
+    other.nodes.set(main().nodes.all())
+    for act in (actions.approve, actions.decline):
+        with pytest.raises(Refused, match="no such command here"):
+            act(other, action.pk, sam)
+    with pytest.raises(Refused, match="not at work here"):
+        runbooks.choose(other, ada, "responder", run.pk, run.step, "restart", "x", incident.rankings.first().pk)
+    with pytest.raises(Refused, match="not of this incident"):
+        choose(run, ada, "restart", "x", ranking_id=10_000)
+    with pytest.raises(Refused, match="not here"):
+        runbooks.start(other, ada, "rank_stopped_or_missing", incident.rankings.first().pk, 0)
+
+
+def test_a_node_that_is_not_of_the_incident_gets_no_command(incident: Incident, ada: User) -> None:
+    run = started(incident, ada)
+    incident.nodes.remove(*incident.nodes.filter(name="gpu-002"))
+    with pytest.raises(Refused, match="none of this incident's nodes"):
+        choose(run, ada, "continue_rank", argv=["kill", "-CONT", str(PID)])
+
+
+def test_two_processes_that_call_themselves_the_rank_get_no_command(incident: Incident, ada: User) -> None:
+    reading = mapped("gpu-002")
+    head, _, tail = reading.capture.out.decode().partition("\n\n==> golden15/orphans")
+    row = json.loads(head.splitlines()[-1])
+    double = f"{head}\n{json.dumps(row)}\n\n==> golden15/orphans{tail}"
+    store(incident, [catalog.read(dataclasses.replace(reading.capture, out=double.encode()))], "ranks")
+    run = started(incident, ada)
+    with pytest.raises(Refused, match="not known which process"):
+        choose(run, ada, "continue_rank", argv=[])
+
+
+def test_a_runbook_about_a_verdict_that_is_gone_is_not_started(incident: Incident, ada: User) -> None:
+    old = incident.rankings.first()
+    body = {**old.body, "hypotheses": [one for one in old.body["hypotheses"] if one["cause"] in ("none", "unknown")]}
+    Ranking.objects.create(
+        incident=incident, at=timezone.now(), readings=99, cause="unknown", subject={}, probability=0.5, body=body
+    )
+    with pytest.raises(Refused, match="The verdict changed a moment ago"):
+        runbooks.start(incident, ada, "rank_stopped_or_missing", old.pk, 0)
+
+
 def test_a_bell_that_was_lost_is_rung_again(
     incident: Incident, ada: User, rung: list[int], django_capture_on_commit_callbacks: Any
 ) -> None:
@@ -349,8 +473,33 @@ class TestLooks:
         assert verifying.sweep_looks() == 1
         assert verifying.sweep_looks() == 0
         (event,) = incident.events.filter(kind="training")
+        second, first = incident.runs.filter(suite="verify")
         assert event.payload["state"] == "not known"
-        assert event.payload["run"] == incident.runs.filter(suite="verify").first().pk
+        assert (event.payload["first"], event.payload["run"]) == (first.pk, second.pk)
+
+    def test_after_a_command_the_looks_begin_anew(self, incident: Incident, ada: User) -> None:
+        """A first look from before it, beside a second from after it, would say that training went on."""
+        verifying.look_if_it_advances(incident, ada)
+        self.end_look(incident)
+        action = ready(incident, ada)
+        actions.begin(action.pk)
+        actions.end(action.pk, Outcome("done", "ran"))
+        assert incident.runs.filter(suite="verify").count() == 2
+        self.end_look(incident)
+        incident.runs.filter(suite="verify").update(finished_at=timezone.now() - timedelta(seconds=10))
+        verifying.sweep_looks()
+        self.end_look(incident)
+        verifying.sweep_looks()
+        (event,) = incident.events.filter(kind="training")
+        runs = list(incident.runs.filter(suite="verify").order_by("pk").values_list("pk", flat=True))
+        assert [event.payload["first"], event.payload["run"]] == runs[1:]
+
+    def test_a_step_that_looks_asks_no_single_node(self, incident: Incident, ada: User) -> None:
+        run = started(incident, ada)
+        choose(run, ada, "gone")
+        choose(run, ada, "by_itself")
+        with pytest.raises(Refused, match="nothing to ask"):
+            runbooks.ask_for_step(incident, ada, run.pk)
 
     def end_look(self, incident: Incident) -> None:
         from incidents.models import Shard

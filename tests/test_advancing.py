@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from probes.catalog._log_events import LogEvent, RankLog, RankLogs
 from probes.diagnosis import Seen
 from probes.diagnosis.advancing import advancing
-from tests.support.rank_facts import dump, mapped, recorders, silent
+from tests.support.rank_facts import dump, mapped, processes, recorders, silent
 
 
 def look(reached: dict[int, int], world: int = 3, pid: int = 100) -> list[Seen]:
@@ -37,11 +38,43 @@ def test_a_job_whose_every_rank_went_on_advances() -> None:
 
 def test_one_rank_that_stands_is_named() -> None:
     found = advancing(look({0: 5, 1: 5, 2: 5}), look({0: 9, 1: 5, 2: 9}))
-    assert (found.state, found.says) == ("stands", "Rank 1 of 3 did not advance.")
+    assert (found.state, found.says) == ("stands", "Rank 1 of 3 did not advance, the others did.")
 
 
 def test_entering_the_collective_that_all_waited_in_is_not_advancing() -> None:
-    assert advancing(look({0: 5, 1: 4, 2: 5}), look({0: 6, 1: 5, 2: 6})).state == "stands"
+    found = advancing(look({0: 5, 1: 4, 2: 5}), look({0: 6, 1: 5, 2: 6}))
+    assert (found.state, found.says[:42]) == ("not known", "No rank advanced: it stands, or a step tak")
+
+
+def hung(reached: int, ended: int, age: float = 60.0) -> list[Seen]:
+    """The CPUs run ahead: `reached` collectives are enqueued, `ended` of them ended, and all ranks wait in the last."""
+    seen = [mapped(f"n{rank}", [rank], 3) for rank in range(3)]
+    for rank in range(3):
+        told = dump(rank, {"0": ([0, 1, 2], [("all_reduce", 4)] * reached, True)}, age)
+        groups = tuple(dataclasses.replace(group, completed=ended) for group in told.groups)
+        seen.append(recorders(dataclasses.replace(told, groups=groups), node=f"n{rank}"))
+    return seen
+
+
+def test_what_is_enqueued_before_a_hung_gpu_is_no_advance() -> None:
+    found = advancing(hung(10, 4), hung(14, 4))
+    assert found.state == "stands"
+    assert found.says.startswith("Ranks 0, 1 and 2 of 3 wait for 60 s in collective #14 (all_reduce")
+    assert advancing(hung(10, 4, 3.0), hung(14, 4, 3.0)).state == "not known"
+
+
+def test_a_group_that_hangs_is_not_hidden_by_one_that_goes_on() -> None:
+    def both(barriers: int) -> list[Seen]:
+        groups = {"0": ([0, 1, 2], [("all_reduce", 4)] * 9, True), "1": ([0, 1, 2], [("barrier", 1)] * barriers, False)}
+        return look({}) + [recorders(dump(rank, groups), node=f"n{rank}") for rank in range(3)]
+
+    assert advancing(both(4), both(8)).state == "stands"
+
+
+def test_a_stopped_rank_is_told_as_such() -> None:
+    stopped = dataclasses.replace(processes(1, "T"), node="n1", ref="n1/rank.process")
+    later = [mapped("n1", [1], 3, pid=8), stopped, *(one for one in look({0: 5, 2: 5}) if one.node != "n1")]
+    assert advancing(look({0: 5, 1: 5, 2: 5}), later).says == "Rank 1 of 3 is stopped."
 
 
 def test_a_rank_that_tells_nothing_leaves_it_unknown() -> None:
@@ -73,7 +106,7 @@ def test_a_world_of_unknown_size_leaves_it_unknown() -> None:
     assert advancing(first[:1], first[1:]).state == "not known"
 
 
-@pytest.mark.parametrize(("later", "state"), [((7, 7, 7), "advances"), ((7, 5, 7), "stands")])
+@pytest.mark.parametrize(("later", "state"), [((7, 7, 7), "advances"), ((7, 5, 7), "stands"), ((5, 5, 5), "not known")])
 def test_the_steps_in_the_logs_tell_it_where_there_is_no_recorder(later: tuple[int, ...], state: str) -> None:
     assert advancing(look({}) + stepped((5, 5, 5)), look({}) + stepped(later)).state == state
 

@@ -12,12 +12,14 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from incidents import clock
-from incidents.models import Decision, Incident, Phase, Ranking, User
+from incidents.models import Action, Decision, Incident, Phase, Ranking, User
 from incidents.models.diagnosis import IS_THIS_IT
 from incidents.queries import board
 from incidents.queries import incident as queries
+from incidents.services.fleet import Login, add_nodes
 from incidents.services.timeline import tell
 from tests.support.fleets import main, person
+from tests.support.reviews import act
 
 pytestmark = [pytest.mark.django_db]
 
@@ -139,7 +141,7 @@ def test_verdicts_of_many_incidents_cost_no_more_queries(ada: User, django_asser
         for _ in range(count):
             judged(opened(ada, "triage"), 0.93)
         rows: list[board.Row] = [(one, None) for one in queries.open_incidents([main()])]
-        with django_assert_num_queries(3):
+        with django_assert_num_queries(4):
             assert {need.says for need in board.needs(rows)} == {"a verdict waits for a word: Port 1 is down (0.93)"}
 
 
@@ -191,3 +193,14 @@ def test_a_phase_counts_down_then_up_and_stands_still_when_the_incident_is_close
     assert capture(252) == ("+1:12", "over", True)
     one.closed_at = one.t0 + timedelta(seconds=100)
     assert capture(9999) == ("1:20", "left", False)
+
+
+def test_a_command_that_waits_for_a_second_person_is_among_what_needs_a_human(ada: User) -> None:
+    incident = opened(ada, "decide")
+    add_nodes(main(), "gpu-002", Login(), None)
+    incident.nodes.set(main().nodes.all())
+    act(incident, ada, "waiting", begun=False, expires_at=timezone.now() + timedelta(minutes=9, seconds=30))
+    (need,) = [one for one in needs() if "second person" in one[1]]
+    assert need[1].startswith("“kill -CONT 4242” on gpu-002 waits for a second person, 9:")
+    Action.objects.update(state="declined")
+    assert not [one for one in needs() if "second person" in one[1]]

@@ -365,7 +365,7 @@ def test_a_command_in_a_drill_is_run_nowhere_and_the_recording_goes_on(ada: User
     command = command_of(run.incident, run.subject["subject"], option)
     assert command is not None
     decision = runbooks.choose(
-        incident, ada, "commander", run.pk, run.step, "continue_rank", "it is stopped", argv=command.argv
+        incident, ada, "commander", run.pk, run.step, "continue_rank", "it is stopped", ranking.pk, command.argv
     )
     action = decision.actions.get()
     assert action.state == "ready"
@@ -653,3 +653,33 @@ def test_only_names_are_taken_from_the_web(client: Client, ada: User, tmp_path: 
     assert "no drill is called" in answer.content.decode()
     assert client.post("/drills/..%2Fetc/start").status_code == 404
     assert not Incident.objects.exists()
+
+
+class TestLesson:
+    """What a drill tells of itself: while it runs only where its recording ends, after it what was broken."""
+
+    def test_a_choice_that_the_recording_does_not_know_is_said_to_be_one(self, ada: User) -> None:
+        incident = drilling.start_drill("rank-stopped", ada)
+        assert queries.off_the_rails(incident) == "“It is stopped: continue it”"
+        assert drilling.passed(incident, "end_rank") is False
+        assert drilling.passed(incident, "continue_rank") is True
+        assert queries.off_the_rails(Incident.objects.get()) == ""
+
+    def test_what_was_broken_is_told_after_it_and_not_before(self, ada: User) -> None:
+        incident = drilling.start_drill("rank-stopped", ada)
+        truth = drills.named("rank-stopped").truth
+        assert truth is not None
+        right = {"cause": truth.cause, "subject": {**truth.subject, "pid": 7}}
+        assert queries.solution(incident, right) is None
+        resolving.resolve(incident, ada, "other", "over")
+        incident.refresh_from_db()
+        told = queries.solution(incident, right)
+        assert told is not None
+        assert (told.right, len(told.decoys) >= 2) == (True, True)
+        assert told.says.startswith("A rank is stopped, traced or not scheduled: ")
+        for accepted, verdict in ((None, None), ({**right, "cause": "ib.link_down"}, False)):
+            told = queries.solution(incident, accepted)
+            assert told is not None
+            assert told.right is verdict
+        elsewhere = queries.solution(incident, {**right, "subject": {"node": "gpu-101"}})
+        assert elsewhere is not None and elsewhere.right is False

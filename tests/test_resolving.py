@@ -110,6 +110,21 @@ class TestVerified:
         told_training(incident, "advances")
         assert verified(incident) == again, "since then"
 
+    def test_a_job_that_is_not_seen_any_more_takes_it_back_too(self, incident: Incident) -> None:
+        told_training(incident, "advances")
+        told_training(incident, "not known")
+        assert verified(incident) is None
+
+    def test_the_first_look_too_must_have_begun_after_the_action(self, incident: Incident, ada: User) -> None:
+        def look() -> SuiteRun:
+            about = {"fleet": incident.fleet, "incident": incident, "started_at": timezone.now(), "node_count": 2}
+            return SuiteRun.objects.create(suite="verify", **about)
+
+        first = look()
+        act(incident, ada, "done")
+        told_training(incident, "advances", first=first.pk, run=look().pk)
+        assert verified(incident) is None
+
 
 def test_after_an_action_that_may_have_run_training_must_be_seen_to_advance(incident: Incident, ada: User) -> None:
     told_training(incident, "advances")

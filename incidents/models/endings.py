@@ -14,18 +14,18 @@ ADVANCES = "advances"
 
 
 def verified(incident: Incident) -> Event | None:
-    """The event since which training is known to advance: None unless that was read, and after the last action.
+    """The event since which training is known to advance: None unless that was read last, and after the last action.
 
-    Only what was read after the last action had ended counts, and nothing before the last reading that said otherwise.
+    Both looks must have begun after the last action had ended; whatever else was read later takes it back.
     """
     ended = incident.actions.exclude(begun_at=None).aggregate(last=Max("ended_at"))["last"]
     told = incident.events.filter(kind="training").select_related("actor").order_by("seq")
     looks = dict(SuiteRun.objects.filter(incident=incident).values_list("pk", "started_at"))
     since: Event | None = None
     for event in told:
-        began = looks.get(event.payload.get("run"), event.at)
-        if event.payload.get("state") == "stands":
+        began = looks.get(event.payload.get("first", event.payload.get("run")), event.at)
+        if event.payload.get("state") != ADVANCES:
             since = None
-        elif event.payload.get("state") == ADVANCES and (ended is None or min(began, event.at) >= ended):
+        elif ended is None or min(began, event.at) >= ended:
             since = since or event
     return since

@@ -12,10 +12,11 @@ from django.utils import timezone
 from django.utils.text import Truncator
 
 from incidents import clock
-from incidents.models import Decision, Event, Incident, Ranking
+from incidents.models import Action, Decision, Event, Incident, Ranking
 from incidents.models.diagnosis import IS_THIS_IT, UNNAMED, same
 from incidents.queries.diagnosis import share_said
 from incidents.queries.incident import PhaseView
+from probes.remedies import shown
 
 SOON = timedelta(seconds=60)
 CAPTURE = "capture"
@@ -48,6 +49,7 @@ def needs(rows: list[Row], now: datetime | None = None) -> list[Need]:
     incidents = [incident for incident, _ in rows]
     ends = _capture_ends(incidents)
     every = [need for row in rows for need in _needs_of(*row, ends.get(row[0].pk), now)]
+    every += _commands_that_wait(incidents, now)
     every += _verdicts_that_wait([incident for incident in incidents if incident.phase != CAPTURE])
     found = [_joined([need for need in every if need.incident == incident]) for incident in incidents]
     return sorted(filter(None, found), key=lambda need: (need.incident.severity, need.rank))
@@ -80,6 +82,16 @@ def _needs_of(
         yield Need(incident, 0, "bad", says)
     elif answered < nodes and incident.phase == CAPTURE:
         yield Need(incident, 2, "warn", f"capture ended, {nodes - answered} of {nodes} nodes did not answer")
+
+
+def _commands_that_wait(incidents: list[Incident], now: datetime) -> Iterator[Need]:
+    """Commands that wait for a second person, one per incident. One query."""
+    by_pk = {incident.pk: incident for incident in incidents}
+    rows = Action.objects.filter(incident__in=incidents, state="waiting", expires_at__gte=now).select_related("node")
+    for action in rows.order_by("expires_at"):
+        left = clock.span(now, action.expires_at or now)
+        says = f"“{shown(action.argv)}” on {action.node} waits for a second person, {left} left"
+        yield Need(by_pk[action.incident_id], 0, "warn", says)
 
 
 def _verdicts_that_wait(incidents: list[Incident]) -> Iterator[Need]:

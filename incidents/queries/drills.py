@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from django.db.models import Max
 
+from incidents import runbook
 from incidents.models import Event, Incident, SuiteRun
 from probes import drills
 from probes.core import Capture
+from probes.reference import rows
 from probes.transport import replay
 
 log = logging.getLogger(__name__)
@@ -75,3 +80,53 @@ def _stage_of(incident: Incident, run: SuiteRun) -> Event | None:
 def answers_of(found: Recorded, node: str) -> dict[str, Capture]:
     """What the recording answers for a node, by probe. Raises BundleError and OSError."""
     return replay.answers(found.folder, node, found.stage, found.look)
+
+
+@functools.lru_cache(16)
+def _described(folder: str) -> drills.Drill | None:
+    """A recording as it was when the first page asked; None where it cannot be read."""
+    try:
+        return drills.load(Path(folder))
+    except (drills.DrillError, OSError):
+        return None
+
+
+def off_the_rails(incident: Incident) -> str:
+    """The choice after which the recording of a drill goes on, "" while it does or where there is none."""
+    drill = _described(incident.recording) if incident.recording and not incident.stage else None
+    labels = [_label(stage.after) for stage in drill.stages] if drill is not None else []
+    return " or ".join(f"“{label}”" for label in labels if label)
+
+
+def _label(after: str) -> str:
+    """The answer of a runbook that a stage comes after: its own, or the one that runs a remedy."""
+    book, _, option = after.rpartition(".")
+    for one in runbook.load().values():
+        for step in one.steps.values():
+            for answer in step.options:
+                if (one.id, answer.id) == (book, option) or (not book and answer.remedy == after):
+                    return answer.label
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """What was broken in a drill, for after it. `right`: what people accepted is it; None: nobody accepted anything."""
+
+    says: str
+    right: bool | None
+    decoys: tuple[drills.Decoy, ...]
+
+
+def solution(incident: Incident, accepted: Mapping[str, Any] | None) -> Solution | None:
+    """The truth of a drill that is closed. `accepted`: cause and subject of the verdict that people took."""
+    drill = _described(incident.recording) if incident.recording and incident.closed_at is not None else None
+    if drill is None or drill.truth is None:
+        return None
+    title = next((row["title"] for row in rows("causes") if row["id"] == drill.truth.cause), drill.truth.cause)
+    where = ", ".join(f"{key} {value}" for key, value in drill.truth.subject.items())
+    right = None
+    if accepted is not None:
+        named = drill.truth.subject.items() <= accepted["subject"].items()
+        right = accepted["cause"] == drill.truth.cause and named
+    return Solution(f"{title}: {where}", right, drill.decoys)

@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.utils.text import Truncator
+
 from incidents import clock, runbook
 from incidents.commands import Command, command_of
-from incidents.models import Action, Incident, Reading, RunbookRun
+from incidents.models import Action, Decision, Incident, Reading, RunbookRun
 from incidents.models.actions import OPEN
 from incidents.models.diagnosis import UNNAMED
 from incidents.models.runs import VERIFY
 from incidents.queries.diagnosis import HypothesisView
+from incidents.queries.drills import off_the_rails
 from incidents.runbook import Option, Runbook, Step
 from probes.core import SEVERITIES, clean
 from probes.remedies import shown
 
 MOST_ACTIONS = 4
+LONGEST = 240  # characters of a reading in one line
 LEVELS = {
     "waiting": "warn", "ready": "", "running": "", "done": "ok", "failed": "bad", "unknown": "unknown",
     "declined": "", "expired": "warn",
@@ -44,8 +48,8 @@ class ReadingLine:
 
 @dataclass(frozen=True, slots=True)
 class OptionView:
-    """One answer. `key`: the digit that chooses it, "" where a slip would cost work. `argv` is the command as JSON, for
-    the form to send back what was shown."""
+    """One answer. `key`: the digit that chooses it, or opens its form where a slip would cost work. `argv` is the
+    command as JSON, for the form to send back what was shown."""
 
     option: Option
     key: str
@@ -82,12 +86,14 @@ class AtWork:
     number: int
     lines: list[ReadingLine]
     options: list[OptionView]
+    seen: str  # the readings in `lines`, for the form to send back what was on the screen
     asking: bool  # the suite that the step offers is under way
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingView:
-    """What the last comparison of two looks said. `state` is advances, stands, not known, or "looking" meanwhile."""
+    """What the last comparison of two looks said. `state` is advances, stands, not known, "looking" meanwhile, or "old"
+    when something was chosen since."""
 
     state: str
     level: str
@@ -105,6 +111,7 @@ class Panel:
     ended: RunbookRun | None
     actions: list[ActionView]
     training: TrainingView | None
+    off_the_rails: str  # in a drill: after which choice its recording goes on, where another was made
 
 
 def panel(incident: Incident, lead: HypothesisView | None, user_id: int) -> Panel:
@@ -114,13 +121,15 @@ def panel(incident: Incident, lead: HypothesisView | None, user_id: int) -> Pane
     named = lead is not None and lead.cause not in UNNAMED
     fitting = sorted(runbook.fitting(lead.cause), key=lambda one: len(one.causes)) if lead is not None and named else []
     others = [one for one in runbook.load().values() if one not in fitting] if named else []
+    since = _last_choice(incident)
     return Panel(
         _at_work(incident, run) if run is not None else None,
         [] if run is not None else fitting,
         [] if run is not None else others,
         next((one for one in runs if one.ended_at is not None), None),
         _actions(incident, user_id),
-        _training(incident),
+        _training(incident, since.at if since is not None else None),
+        off_the_rails(incident) if since is not None else "",
     )
 
 
@@ -133,12 +142,13 @@ def _at_work(incident: Incident, run: RunbookRun) -> AtWork:
     for option in step.options:
         command = command_of(incident, subject, option)
         usable = command is None or not command.why
-        key = next(digits, "") if not option.destructive and usable else ""
+        key = next(digits, "") if usable else ""
         argv = json.dumps(list(command.argv)) if command else "[]"
         options.append(OptionView(option, key, command, argv))
     asking = bool(step.ask) and incident.runs.filter(suite=step.ask, finished_at=None).exists()
     lines = _lines(incident, subject.get("node", ""), step.show)
-    return AtWork(run, book, step, book.number(step.id), lines, options, asking)
+    seen = ",".join(str(line.reading) for line in lines)
+    return AtWork(run, book, step, book.number(step.id), lines, options, seen, asking)
 
 
 def _lines(incident: Incident, node: str, probes: Sequence[str]) -> list[ReadingLine]:
@@ -151,17 +161,17 @@ def _lines(incident: Incident, node: str, probes: Sequence[str]) -> list[Reading
 def _line(row: Reading) -> ReadingLine:
     if row.outcome != "ok":
         level = "" if row.outcome == "absent" else "unknown"
-        return ReadingLine(row.probe, level, clean(f"{row.outcome}: {row.why}")[:200], row.pk)
+        return ReadingLine(row.probe, level, Truncator(clean(f"{row.outcome}: {row.why}")).chars(LONGEST), row.pk)
     worst = max(row.findings, key=lambda one: SEVERITIES.index(one["severity"]), default=None)
     if worst is None or worst["severity"] == "info":
         return ReadingLine(row.probe, "ok", "nothing wrong by itself", row.pk)
-    return ReadingLine(row.probe, worst["severity"], clean(worst["says"])[:200], row.pk)
+    return ReadingLine(row.probe, worst["severity"], Truncator(clean(worst["says"])).chars(LONGEST), row.pk)
 
 
 def _actions(incident: Incident, user_id: int) -> list[ActionView]:
     """What is open, and the last that ended."""
-    rows = list(incident.actions.select_related("node", "asked_by", "approved_by")[:20])
-    wanted = [one for one in rows if one.state in OPEN] or rows[:1]
+    rows = list(incident.actions.select_related("node", "asked_by", "approved_by", "decision")[:20])
+    wanted = [one for one in rows if one.state in (*OPEN, "unknown")] or rows[:1]
     return [_action(incident, one, user_id) for one in wanted[:MOST_ACTIONS]]
 
 
@@ -178,13 +188,26 @@ def _action(incident: Incident, one: Action, user_id: int) -> ActionView:
     )
 
 
-def _training(incident: Incident) -> TrainingView | None:
-    looks = incident.runs.filter(suite=VERIFY).count()
-    if not looks:
+def _last_choice(incident: Incident) -> Decision | None:
+    """The last choice of something that has an effect."""
+    for decision in incident.decisions.exclude(runbook_run=None).only("at", "chosen", "options")[:4]:
+        chosen: dict[str, Any] = next((one for one in decision.options if one["label"] == decision.chosen), {})
+        if chosen.get("effect"):
+            return decision
+    return None
+
+
+def _training(incident: Incident, since: datetime | None) -> TrainingView | None:
+    """What the looks say. `since`: the last choice in a runbook; what was seen before it is told as such."""
+    started = incident.events.filter(kind="suite_started", payload__suite=VERIFY, payload__second_of=None)
+    first = started.order_by("-seq").first()
+    if first is None:
         return None
-    event = incident.events.filter(kind="training").last()
-    told: Mapping[str, Any] = event.payload if event is not None else {}
-    if event is None or looks % 2 or incident.runs.filter(suite=VERIFY, finished_at=None).exists():
+    event = incident.events.filter(kind="training", payload__first=first.payload["run"]).first()
+    if event is None:
         return TrainingView("looking", "", "Looking whether training advances: two looks, some seconds apart.", None)
+    told: Mapping[str, Any] = event.payload
+    if since is not None and event.at < since:
+        return TrainingView("old", "", f"Before the last choice: {told['says']}", event.at)
     levels = {"advances": "ok", "stands": "bad"}
     return TrainingView(told["state"], levels.get(told["state"], "unknown"), told["says"], event.at)

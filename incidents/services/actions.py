@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from celery import current_app
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from incidents.models import Action, Decision, Incident, Node, RunbookRun, User
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 TASK = "incidents.act"
 APPROVAL = timedelta(minutes=10)  # how long a second person may take
+STALE = timedelta(minutes=2)  # what is ready and was taken by no worker in this time is not run any more
 RING_AGAIN = timedelta(seconds=6)
 LOST_AFTER = timedelta(seconds=60)  # longer than any remedy and its connection may take: then its worker is dead
 LONGEST = 20_000  # characters of what a command printed
@@ -41,7 +43,13 @@ class Held:
 
 
 def ask(
-    decision: Decision, remedy: Remedy, node: Node, argv: Sequence[str], undo: Sequence[str], guard: dict[str, object]
+    decision: Decision,
+    remedy: Remedy,
+    node: Node,
+    argv: Sequence[str],
+    undo: Sequence[str],
+    guard: dict[str, object],
+    destructive: bool,
 ) -> Action:
     """Within the transaction of its decision: make the action, and ring for it unless a second person is needed."""
     action = Action.objects.create(
@@ -52,11 +60,11 @@ def ask(
         argv=list(argv),
         undo=list(undo),
         guard=guard,
-        destructive=remedy.destructive,
-        state="waiting" if remedy.destructive else "ready",
+        destructive=destructive,
+        state="waiting" if destructive else "ready",
         asked_by=decision.by,
         asked_at=decision.at,
-        expires_at=decision.at + APPROVAL if remedy.destructive else None,
+        expires_at=decision.at + (APPROVAL if destructive else STALE),
     )
     more = {"undo": action.undo, "destructive": action.destructive}
     tell(action.incident, "action_asked", decision.by, **_said(action), **more)
@@ -66,14 +74,18 @@ def ask(
 
 
 @transaction.atomic
-def approve(incident: Incident, action_id: int, by: User) -> Action:
-    """A second person lets it run. Raises Refused for the one who asked, when it is over, and when it was settled."""
-    action = _waiting(incident, action_id, by)
+def approve(incident: Incident, action_id: int, by: User, role: str = "") -> Action:
+    """A second person, who is `role` there, lets it run. Raises Refused for who asked, when it is over or settled."""
+    action = _locked(incident, action_id)
+    if action.approved_by_id == by.pk:
+        return action  # pressed twice
+    _refuse_settled(action, ("waiting",))
     if action.asked_by_id == by.pk:
         raise Refused("You asked for it yourself: a second person has to approve it.")
-    action.state, action.approved_by, action.approved_at = "ready", by, timezone.now()
-    action.save(update_fields=["state", "approved_by", "approved_at"])
-    tell(action.incident, "action_approved", by, **_said(action))
+    now = timezone.now()
+    action.state, action.approved_by, action.approved_at, action.expires_at = "ready", by, now, now + STALE
+    action.save(update_fields=["state", "approved_by", "approved_at", "expires_at"])
+    tell(action.incident, "action_approved", by, **_said(action), role=role)
     _ring(action.pk)
     return action
 
@@ -81,14 +93,25 @@ def approve(incident: Incident, action_id: int, by: User) -> Action:
 @transaction.atomic
 def decline(incident: Incident, action_id: int, by: User) -> Action:
     """Somebody, also the one who asked, takes it back before it ran. Raises Refused when it was settled before."""
-    action = _waiting(incident, action_id, by)
+    action = _locked(incident, action_id)
+    _refuse_settled(action, ("waiting", "ready"))
     _settle(action, "declined", f"{by} declined it: nothing was done on {action.node}.")
     tell(action.incident, "action_declined", by, **_said(action))
     return action
 
 
-def _waiting(incident: Incident, action_id: int, by: User) -> Action:
-    """The action, locked with its incident, while it waits for a second person."""
+def decline_waiting(incident: Incident, by: User) -> None:
+    """Within a transaction that holds the incident's row: take back what has not begun, as the incident or its runbook
+    ends."""
+    rows = incident.actions.filter(state="waiting").select_related("node", "decision__runbook_run")
+    for action in rows.select_for_update(of=("self",)):
+        says = f"Taken back by {by}, with the end of what asked for it: nothing was done on {action.node}."
+        _settle(action, "declined", says, again=False)
+        tell(incident, "action_declined", by, **_said(action))
+
+
+def _locked(incident: Incident, action_id: int) -> Action:
+    """The action of this incident, both locked, the incident first as everybody who adds an event does."""
     incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
     rows = incident.actions.select_for_update(of=("self",)).select_related("node", "asked_by", "decision__runbook_run")
     action = rows.filter(pk=action_id).first()
@@ -96,21 +119,27 @@ def _waiting(incident: Incident, action_id: int, by: User) -> Action:
         raise Refused("There is no such command here. Reload the page.")
     if incident.closed_at is not None:
         raise Refused(f"INC-{incident.pk} is closed.")
-    if action.state == "waiting" and action.expires_at is not None and action.expires_at < timezone.now():
-        raise Refused("Nobody approved it in time. Choose it again if it is still right.")
-    if action.state != "waiting":
-        raise Refused(f"This was settled a moment ago: it is {action.state}.")
     return action
 
 
+def _refuse_settled(action: Action, states: tuple[str, ...]) -> None:
+    if action.state == "waiting" and action.expires_at is not None and action.expires_at < timezone.now():
+        raise Refused("Nobody approved it in time. Choose it again if it is still right.")
+    if action.state not in states:
+        raise Refused(f"This was settled a moment ago: it is {action.state}.")
+
+
+@transaction.atomic
 def begin(action_id: int) -> Held | None:
-    """Take an action that is ready; None when there is nothing to do. Committed before anything is sent."""
-    with transaction.atomic():
-        rows = Action.objects.filter(pk=action_id, state="ready", incident__closed_at=None)
-        if not rows.update(state="running", begun_at=timezone.now()):
-            return None
-        action = Action.objects.select_related("node__fleet", "incident__fleet", "asked_by").get(pk=action_id)
-        tell(action.incident, "action_begun", None, **_said(action))
+    """Take an action that is ready and not stale; None when there is nothing to do. It ends before anything is sent."""
+    locked = Incident.objects.select_for_update(of=("self",))  # the incident first, as everybody who adds an event
+    incident = locked.filter(actions=action_id, closed_at=None).first()
+    now = timezone.now()
+    rows = Action.objects.filter(pk=action_id, state="ready", expires_at__gte=now)
+    if incident is None or not rows.update(state="running", begun_at=now):
+        return None
+    action = Action.objects.select_related("node__fleet", "incident__fleet", "asked_by").get(pk=action_id)
+    tell(action.incident, "action_begun", None, **_said(action))
     return Held(action, action.node)
 
 
@@ -125,18 +154,19 @@ def end(action_id: int, outcome: Outcome) -> None:
     _settle(action, outcome.state, clean(outcome.says)[:2000])
     tell(action.incident, "action_ended", None, **_said(action))
     if outcome.state != "failed" and incident.closed_at is None:
-        look_if_it_advances(incident, None)
+        look_if_it_advances(incident, None, anew=True)
 
 
-def _settle(action: Action, state: str, says: str) -> None:
-    """The end of an action. Where nothing was done, the runbook asks its question again."""
+def _settle(action: Action, state: str, says: str, again: bool = True) -> None:
+    """The end of an action. Where nothing was done, the runbook asks its question again, if it is still at work and
+    nobody went on."""
     action.state, action.says, action.ended_at = state, says, timezone.now()
     action.save(update_fields=["state", "says", "out", "ended_at"])
     run, step = action.decision.runbook_run, action.decision.step
-    if run is not None and state in ("failed", "declined", "expired"):
+    if again and run is not None and state in ("failed", "declined", "expired"):
         latest = run.decisions.first()
-        if latest is not None and latest.pk == action.decision_id:  # nobody went on meanwhile
-            RunbookRun.objects.filter(pk=run.pk).update(step=step, ended_at=None)
+        if latest is not None and latest.pk == action.decision_id:
+            RunbookRun.objects.filter(pk=run.pk, ended_at=None, incident__closed_at=None).update(step=step)
 
 
 def _said(action: Action) -> dict[str, object]:
@@ -161,21 +191,28 @@ def sweep_actions() -> int:
     """Ring again for what is ready, end what nobody approved in time, and say of what a dead worker left that it is not
     known. Returns how many."""
     now = timezone.now()
-    ready = Action.objects.filter(state="ready", incident__closed_at=None)
-    for pk in ready.filter(asked_at__lt=now - RING_AGAIN).values_list("pk", flat=True)[:64]:
+    before = now - RING_AGAIN
+    ready = Action.objects.filter(state="ready", expires_at__gte=now, incident__closed_at=None)
+    waits = ready.filter(Q(approved_at__lt=before) | Q(approved_at=None, asked_at__lt=before))
+    for pk in waits.values_list("pk", flat=True)[:8]:
         _ring(pk)
-    late = Action.objects.filter(state="waiting", expires_at__lt=now).values_list("pk", flat=True)
+    late = Action.objects.filter(state__in=("waiting", "ready"), expires_at__lt=now).values_list("pk", flat=True)
     lost = Action.objects.filter(state="running", begun_at__lt=now - LOST_AFTER).values_list("pk", flat=True)
     return sum(_expire(pk) for pk in late[:64]) + sum(_lose(pk) for pk in lost[:64])
 
 
 @transaction.atomic
 def _expire(action_id: int) -> int:
-    row = Action.objects.select_related("node", "incident", "decision__runbook_run").get(pk=action_id)
-    Incident.objects.select_for_update(of=("self",)).get(pk=row.incident_id)
-    if not Action.objects.filter(pk=action_id, state="waiting").exists():
+    incident_id = Action.objects.values_list("incident", flat=True).get(pk=action_id)
+    Incident.objects.select_for_update(of=("self",)).get(pk=incident_id)
+    still = Action.objects.filter(pk=action_id, state__in=("waiting", "ready"), expires_at__lt=timezone.now())
+    row = still.select_related("node", "incident", "decision__runbook_run").first()
+    if row is None:
         return 0
     says = f"Nobody approved it within {APPROVAL.seconds // 60} minutes: nothing was done on {row.node}."
+    if row.state == "ready":
+        minutes = STALE.seconds // 60
+        says = f"No worker took it within {minutes} minutes: nothing was done on {row.node}. Choose it again."
     _settle(row, "expired", says)
     tell(row.incident, "action_ended", None, **_said(row))
     return 1

@@ -75,12 +75,12 @@ def _on_screen(incident: Incident, ranking_id: int, index: int, chosen: str) -> 
     hypothesis = ranking.body["hypotheses"][index]
     if hypothesis["cause"] in UNNAMED:
         raise Refused("There is no cause to decide about yet.")
-    if not _still_there(incident, ranking, hypothesis):
+    if not still_there(incident, ranking, hypothesis):
         raise Refused("The verdict changed a moment ago. Look at the new one, then decide.")
     return ranking, hypothesis
 
 
-def _still_there(incident: Incident, ranking: Ranking, hypothesis: dict[str, Any]) -> bool:
+def still_there(incident: Incident, ranking: Ranking, hypothesis: dict[str, Any]) -> bool:
     """Whether the latest ranking still holds this hypothesis: its share may have moved, it may not be gone."""
     latest = incident.rankings.first()
     if latest is None or latest.pk == ranking.pk:

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from incidents.models import Incident, User
 from incidents.models.endings import HOW, TRAINING_AGAIN, verified
-from incidents.services import response
+from incidents.services import actions, response
 from incidents.services.fleet import Refused
 from incidents.services.timeline import tell
 
@@ -42,6 +42,7 @@ def resolve(incident: Incident, by: User, how: str, why: str) -> Incident:
             "Nothing read after the last action says that training advances. Verify it first, or choose another end.",
             "how",
         )
+    actions.decline_waiting(incident, by)
     _close(incident, by, how)
     tell(incident, "resolved", by, how=how, why=said)
     return incident

@@ -1,4 +1,8 @@
-"""Does training advance? Two looks at all nodes, some seconds apart, and what their comparison says in the timeline."""
+"""Does training advance? Two looks at all nodes, some seconds apart, and what their comparison says in the timeline.
+
+Looks belong together by name: the event that starts a second look names the first. The latest first look counts; one
+before it that got no second is given up.
+"""
 
 from __future__ import annotations
 
@@ -20,56 +24,63 @@ BETWEEN = timedelta(seconds=5)  # from the end of the first look to the second; 
 
 
 @transaction.atomic
-def look_if_it_advances(incident: Incident, by: User | None) -> SuiteRun | None:
-    """Begin the first of two looks; the second and the comparison follow by themselves. None while looks are under way.
+def look_if_it_advances(incident: Incident, by: User | None, anew: bool = False) -> SuiteRun | None:
+    """Begin the first of two looks; the second and the comparison follow by themselves. None while looks are under way,
+    unless `anew`: what was seen before now no longer tells.
 
     Raises Refused when the incident is closed or has no nodes.
     """
     incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
     if incident.closed_at is not None:
         raise Refused(f"INC-{incident.pk} is closed.")
-    if _under_way(incident):
+    if not anew and under_way(incident):
         return None
     return _look(incident, by)
 
 
-def _look(incident: Incident, by: User | None) -> SuiteRun:
+def _look(incident: Incident, by: User | None, second_of: int | None = None) -> SuiteRun:
     nodes = list(incident.nodes.select_related("fleet"))
     run = start_suite(VERIFY, nodes, by, incident=incident)
-    tell(incident, "suite_started", by, run=run.pk, suite=VERIFY, nodes=len(nodes))
+    tell(incident, "suite_started", by, run=run.pk, suite=VERIFY, nodes=len(nodes), second_of=second_of)
     return run
 
 
-def _looks(incident: Incident) -> list[SuiteRun]:
-    """The looks in their order. Each two belong together."""
-    return list(incident.runs.filter(suite=VERIFY).order_by("pk"))
+def _pair(incident: Incident) -> tuple[SuiteRun | None, SuiteRun | None]:
+    """The latest first look and its second."""
+    started = incident.events.filter(kind="suite_started", payload__suite=VERIFY)
+    first = started.filter(payload__second_of=None).order_by("-seq").first()
+    if first is None:
+        return None, None
+    second = started.filter(payload__second_of=first.payload["run"]).first()
+    runs = incident.runs.in_bulk([one.payload["run"] for one in (first, second) if one is not None])
+    return runs.get(first.payload["run"]), runs.get(second.payload["run"]) if second is not None else None
 
 
-def _under_way(incident: Incident) -> bool:
-    looks = _looks(incident)
-    return len(looks) % 2 == 1 or any(look.finished_at is None for look in looks)
+def under_way(incident: Incident) -> bool:
+    """Whether looks were begun and not compared yet."""
+    first, _ = _pair(incident)
+    return first is not None and not _told(incident, first)
+
+
+def _told(incident: Incident, first: SuiteRun) -> bool:
+    return incident.events.filter(kind="training", payload__first=first.pk).exists()
 
 
 def settle_looks(incident_id: int) -> bool:
     """When a second look has ended: compare it with the first. Whether it did."""
-    with transaction.atomic():
-        incident = Incident.objects.get(pk=incident_id)
-        looks = _looks(incident)
-        if len(looks) < 2 or len(looks) % 2 or looks[-1].finished_at is None or _told(incident, looks[-1]):
-            return False
-    first, second = looks[-2:]
+    incident = Incident.objects.get(pk=incident_id)
+    first, second = _pair(incident)
+    if first is None or second is None or second.finished_at is None or _told(incident, first):
+        return False
     asked = list(incident.nodes.values_list("name", flat=True))
     found = advancing(_seen(first), _seen(second), asked)  # outside of a transaction: it parses
     with transaction.atomic():
         incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident_id)
-        if _told(incident, second):
+        if _told(incident, first):
             return False
-        tell(incident, "training", None, state=found.state, says=found.says, seconds=found.seconds, run=second.pk)
+        about = {"first": first.pk, "run": second.pk}
+        tell(incident, "training", None, state=found.state, says=found.says, seconds=found.seconds, **about)
     return True
-
-
-def _told(incident: Incident, look: SuiteRun) -> bool:
-    return incident.events.filter(kind="training", payload__run=look.pk).exists()
 
 
 def _seen(look: SuiteRun) -> Iterator[Seen]:
@@ -87,9 +98,9 @@ def sweep_looks() -> int:
 @transaction.atomic
 def _second_look(incident_id: int) -> bool:
     incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident_id)
-    looks = _looks(incident)
-    ended = looks[-1].finished_at if len(looks) % 2 else None
-    if incident.closed_at is not None or ended is None or timezone.now() - ended < BETWEEN:
+    first, second = _pair(incident)
+    ended = first.finished_at if first is not None and second is None else None
+    if incident.closed_at is not None or first is None or ended is None or timezone.now() - ended < BETWEEN:
         return False
-    _look(incident, None)
+    _look(incident, None, first.pk)
     return True

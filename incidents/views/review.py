@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from incidents import lanes
 from incidents.queries import review as queries
+from incidents.queries.drills import solution
 from incidents.queries.review import bundle as bundles
 from incidents.queries.review.markdown import markdown
 from incidents.views.acting import found_or_404
@@ -31,6 +32,7 @@ def review(request: HttpRequest, incident: int) -> HttpResponse:
         "incident": found.incident,
         "review": found,
         "figure": lanes.figure(found.spans, found.incident.t0),
+        "solution": solution(found.incident, found.accepted),
     }
     return render(request, "incidents/review.html", context)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 
 from incidents.services import actions, runbooks, verifying
 from incidents.services.fleet import Refused
@@ -20,7 +22,7 @@ def _told(request: HttpRequest, incident: int, act: Callable[[], object]) -> Htt
         act()
     except Refused as refused:
         messages.error(request, str(refused))
-    return redirect("incident", incident)
+    return redirect(f"{reverse('incident', args=[incident])}#runbook-title")
 
 
 @post_only
@@ -45,11 +47,9 @@ def choose_option(request: HttpRequest, incident: int) -> HttpResponse:
     step, option, why = (said.get(name, "") for name in ("step", "option", "why"))
     role = str(request.role)  # type: ignore[attr-defined]  # set by PolicyMiddleware
     found, argv = found_or_404(incident), _words(said.get("argv", "[]"))
-    return _told(
-        request,
-        incident,
-        lambda: runbooks.choose(found, by(request), role, run, step, option, why, ranking_id=ranking, argv=argv),
-    )
+    seen = [number(one) for one in said.get("seen", "").split(",")]
+    shown: dict[str, Any] = {"ranking_id": ranking, "argv": argv, "seen": seen}
+    return _told(request, incident, lambda: runbooks.choose(found, by(request), role, run, step, option, why, **shown))
 
 
 def _words(text: str) -> list[str]:
@@ -74,7 +74,8 @@ def look_if_it_advances(request: HttpRequest, incident: int) -> HttpResponse:
 
 @post_only
 def approve_action(request: HttpRequest, incident: int, action: int) -> HttpResponse:
-    return _told(request, incident, lambda: actions.approve(found_or_404(incident), action, by(request)))
+    role = str(request.role)  # type: ignore[attr-defined]  # set by PolicyMiddleware
+    return _told(request, incident, lambda: actions.approve(found_or_404(incident), action, by(request), role))
 
 
 @post_only

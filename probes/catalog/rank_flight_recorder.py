@@ -121,7 +121,8 @@ def _waits(dump: Dump) -> Iterator[Finding]:
     when = dump.mtime if dump.mtime is not None else dump.at
     for group in dump.groups:
         waiting = [entry for entry in group.pending if entry.created_at is not None]
-        oldest = min(waiting, key=lambda entry: entry.created_at or 0, default=None)
+        # By its number: moments of two that were enqueued together may lie in another order.
+        oldest = min(waiting, key=lambda entry: (entry.is_p2p, entry.seq or entry.p2p_seq or 0), default=None)
         if oldest is None or oldest.created_at is None:
             continue
         waited = when - oldest.created_at

@@ -7,11 +7,12 @@ Errors   none: what cannot be compared is "not known", with why
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from probes.catalog._log_events import LogEvent, RankLog
+from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.job import RankView
 from probes.diagnosis.suspects import ranks_said
@@ -33,7 +34,12 @@ class Advance:
 
 
 def advancing(earlier: Iterable[Seen], later: Iterable[Seen], asked: Iterable[str] = ()) -> Advance:
-    """Whether the collective number, or else the step in a log, rose on every rank, and no log told of NaN since."""
+    """Whether the collectives that ended, or else the step in a log, rose on every rank, and no log told of NaN since.
+
+    Not what ranks have enqueued: the CPU runs ahead of a GPU that hangs. Without a rise it stands only where something
+    shows it (a stopped rank, a collective that waits long, others that went on): a step may be longer than the looks
+    lie apart.
+    """
     nodes = tuple(asked)
     before, after = Evidence(earlier, nodes), Evidence(later, nodes)
     old, new = before.job, after.job
@@ -49,8 +55,12 @@ def advancing(earlier: Iterable[Seen], later: Iterable[Seen], asked: Iterable[st
     silent = sorted({*(rank for rank, rise in rises.items() if rise is None), *(set(new.world or ()) - set(rises))})
     standing = sorted(rank for rank, rise in rises.items() if rise is not None and rise < LEAST)
     span = f" in {seconds:.0f} s" if seconds else ""
+    if why := _stands(after, rises):
+        return told("stands", why)
+    if standing and len(standing) < sum(rise is not None for rise in rises.values()):
+        return told("stands", f"{_said(standing)} of {len(rises)} did not advance{span}, the others did.")
     if standing:
-        return told("stands", f"{_said(standing)} of {len(rises)} did not advance{span}.")
+        return told("not known", f"No rank advanced{span}: it stands, or a step takes longer than that. Look again.")
     if bad := sorted(rank for rank, view in new.ranks.items() if set(_nans(view)) - set(_nans(old.ranks.get(rank)))):
         return told("stands", f"It moves, but the log of {ranks_said(bad)} tells of NaN or infinity since.")
     if silent or new.world is None:
@@ -60,12 +70,22 @@ def advancing(earlier: Iterable[Seen], later: Iterable[Seen], asked: Iterable[st
     return told("advances", f"All {len(rises)} ranks advance: {least} collectives or more{span} on each.")
 
 
+def _stands(after: Evidence, rises: Mapping[int, int | None]) -> str:
+    """What shows by itself, at the second look, that it stands; "" for nothing."""
+    if stopped := sorted(rank for rank, view in after.job.ranks.items() if view.stopped):
+        return f"{_said(stopped)} of {len(rises)} {'is' if len(stopped) == 1 else 'are'} stopped."
+    for stall in after.stalls.all:
+        if stall.age_s is not None and stall.age_s >= LONG_S:
+            return f"{_said(sorted(stall.waiting))} of {len(rises)} wait for {stall.age_s:.0f} s in {stall.called}."
+    return ""
+
+
 def _rise(old: RankView | None, new: RankView) -> int | None:
     """By how much the rank's number rose; None when nothing can be compared."""
     if old is None or not _same_process(old, new):
         return None
-    groups = dict(_enqueued(old))
-    rises = [number - groups[name] for name, number in _enqueued(new) if name in groups]
+    groups = dict(_completed(old))
+    rises = [number - groups[name] for name, number in _completed(new) if name in groups]
     if rises:
         return max(rises)
     steps, now = _step(old), _step(new)
@@ -78,12 +98,12 @@ def _same_process(old: RankView, new: RankView) -> bool:
     return (one.pid, one.started) == (other.pid, other.started) if one and other else old.pid == new.pid
 
 
-def _enqueued(view: RankView) -> Iterator[tuple[str, int]]:
-    """(group, its last collective), as the rank tells now. A file tells of the moment when it was written."""
+def _completed(view: RankView) -> Iterator[tuple[str, int]]:
+    """(group, the last collective that ended), as the rank tells now: a file tells of when it was written."""
     if view.dump is not None and view.dump.how == "worker server":
         for group in view.dump.groups:
-            if group.enqueued is not None:
-                yield group.name, group.enqueued
+            if group.completed is not None:
+                yield group.name, group.completed
 
 
 def _step(view: RankView) -> int | None:

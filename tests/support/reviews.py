@@ -11,10 +11,10 @@ from incidents.models import Action, Decision, Event, Incident, User
 from incidents.services.timeline import tell
 
 
-def told_training(incident: Incident, state: str, says: str = "collective #41 on every rank", run: int = 0) -> Event:
+def told_training(incident: Incident, state: str, says: str = "collective #41 on every rank", **looks: int) -> Event:
     """Two readings were compared."""
     with transaction.atomic():
-        return tell(incident, "training", state=state, says=says, run=run)
+        return tell(incident, "training", state=state, says=says, **looks)
 
 
 def step(

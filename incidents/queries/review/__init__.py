@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Count, Q, Sum
 from django.db.models.functions import Length
@@ -76,6 +77,7 @@ class Review:
     spans: list[Span]
     decisions: list[DecisionView]
     cause: Cause | None
+    accepted: dict[str, Any] | None  # cause and subject of the verdict that people took
     record: Record
     story: list[Line]
 
@@ -102,6 +104,7 @@ def review(incident: Incident) -> Review:
         spans=spans(found),
         decisions=decisions(found),
         cause=_cause(found),
+        accepted=found.accepted.subject if found.accepted is not None else None,
         record=_record(incident),
         story=story,
     )

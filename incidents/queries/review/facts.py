@@ -47,7 +47,8 @@ def _opened(kept: Kept) -> Fact:
     if incident.impact_at is None:
         by = f"declared by {incident.declared_by}" if incident.declared_by else "opened by an alert"
         return Fact(NOT_KNOWN, name, f"{by}; nothing says since when training stood still", _seqs(event))
-    how = f"T0 minus {_time(incident.impact_at)}, when the alert says that it began, by that program's clock"
+    told = "the recording says that it began" if incident.drill else "the alert says that it began, by its own clock"
+    how = f"T0 minus {_time(incident.impact_at)}, when {told}"
     return Fact(clock.span(incident.impact_at, incident.t0), name, how, _seqs(event))
 
 

@@ -133,7 +133,8 @@ def _before(kept: Kept) -> tuple[datetime, str, str, str, int | None]:
     seq = declared.seq if declared else None
     if incident.impact_at is not None:
         ago = clock.span(incident.impact_at, incident.t0)
-        return incident.impact_at, "standing", f"standing since {ago} before T0, as the alert says", "bad", seq
+        who = "recording" if incident.drill else "alert"
+        return incident.impact_at, "standing", f"standing since {ago} before T0, as the {who} says", "bad", seq
     return incident.t0, "not known whether it advances", "not known: no reading, and no alert told it", "unknown", seq
 
 

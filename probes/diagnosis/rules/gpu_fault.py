@@ -103,10 +103,14 @@ def _hypothesis(evidence: Evidence, seen: Seen, finding: Finding, cause: str, si
     gpu = f"GPU {index} ({bus_id})" if isinstance(index, int) else f"GPU {bus_id}" if bus_id else "the GPU driver"
     says = finding.says.partition(". To do:")[0].removeprefix(f"GPU {finding.subject.get('bus_id')}: ")
     named = isinstance(index, int) and says.startswith(f"GPU {index} ")
+    node = seen.node or "a node"
+    headline = f"On {node}, {says if named else f'{gpu}: {says}'}"
+    if cause == OFF_BUS:
+        headline = f"{gpu[:1].upper()}{gpu[1:]} on {node} fell off the bus: the driver has lost it"
     return Hypothesis(
         cause,
         subject,
-        f"On {seen.node or 'a node'}, {says if named else f'{gpu}: {says}'}",
+        headline,
         (Reason(finding.says, seen.ref),),
         (signal,),
         would_change=("the same GPU answering, and no such line after the job's start",),
