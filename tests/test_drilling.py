@@ -427,6 +427,17 @@ def test_a_bundle_cannot_write_outside_its_folder(ada: User, tmp_path: Path, nam
     assert not Incident.objects.exists()
 
 
+def test_words_of_a_bundle_are_text_that_every_database_takes(ada: User, tmp_path: Path) -> None:
+    (tmp_path / "gpu-1").mkdir()
+    (tmp_path / "gpu-1" / "host.load.out").write_text("x")
+    (tmp_path / "golden15").mkdir()
+    told = '{"title": "a\\u0000b\\ud800 \\u001b[31mred", "job": "j\\u0000", "severity": 1}'
+    (tmp_path / "golden15" / "incident.json").write_text(told)
+    incident = drilling.start_drill(tmp_path, ada)
+    assert incident.title == "a␀b� red"
+    assert str(incident.job) == "j␀"
+
+
 def test_a_link_in_a_bundle_is_refused(ada: User, tmp_path: Path) -> None:
     place = tmp_path / "link.zip"
     link = zipfile.ZipInfo("gpu-1/host.load.out")

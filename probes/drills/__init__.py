@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probes.core import STAGES, node_folders
+from probes.core import STAGES, clean, node_folders
 from probes.reference import rows
 from probes.topology import Topology
 
@@ -221,8 +221,7 @@ def _bundle(folder: Path, nodes: tuple[str, ...]) -> Drill:
         except (ValueError, RecursionError) as error:
             raise DrillError(f"{file}: is not JSON: {error}") from None
         told = read if isinstance(read, dict) else {}
-    title = told.get("title") if isinstance(told.get("title"), str) else ""
-    job = told.get("job") if isinstance(told.get("job"), str) else ""
+    title, job = (clean(words) if isinstance(words := told.get(key), str) else "" for key in ("title", "job"))
     severity = told.get("severity") if told.get("severity") in (1, 2, 3, 4) else 2
-    return Drill(folder.name, folder, nodes, str(title or folder.name)[:LONGEST], str(job or "")[:200], "", "",
+    return Drill(folder.name, folder, nodes, (title or folder.name)[:LONGEST], job[:200], "", "",
         int(severity or 2), None, 0.0, None, (), ())  # fmt: skip
