@@ -48,6 +48,8 @@ def _answers(
         trouble = None if told else Trouble("not_recorded")
     except (BundleError, OSError) as error:
         told, trouble = {}, Trouble("not_recorded", str(error))
+    except Exception as error:  # whatever is wrong with the files of one node: the others go on
+        told, trouble = {}, Trouble("not_recorded", f"its recording cannot be read: {type(error).__name__}: {error}")
     if trouble is not None:
         return [unanswered(node, probe, trouble, 0.0) for probe in wanted], trouble
     return [told.get(probe) or Capture(node, probe, "skipped", why=LACKING) for probe in wanted], None

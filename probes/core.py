@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar, get_args
 
@@ -62,16 +63,48 @@ class Capture:
 
 
 ABOUT = "golden15"  # folder of an evidence bundle that tells about the incident: no node, and no evidence
+STAGES = "stages"  # folder of a recording with what comes after its first captures
 
 
-_SAVED = tuple(one.name for one in dataclasses.fields(Capture) if one.name not in ("node", "probe", "out"))
+def node_folders(folder: Path) -> list[Path]:
+    """The folders of nodes in a folder of captures, by name; other folders in it are none of a node. Raises OSError."""
+    places = (place for place in folder.iterdir() if place.is_dir()) if folder.is_dir() else ()
+    told = (place for place in places if (place / "captures.json").is_file() or any(place.glob("*.out")))
+    return sorted((place for place in told if place.name != ABOUT), key=lambda place: place.name)
+
+
+_LAST = 253_402_300_800  # seconds since the epoch: the end of the year 9999, the last that a calendar here knows
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LAST < value < _LAST  # NaN is not
+
+
+# What is saved of a capture beside its output: what it must be, and how to tell.
+_SAVED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("err", "why", "reason", "boot_id", "state", "wchan"), ("a text", _is_text)),
+    **dict.fromkeys(("at", "mono"), ("seconds", lambda value: value is None or _is_number(value))),
+    "outcome": (f"one of {', '.join(OUTCOMES)}", lambda value: value in OUTCOMES),
+    "rc": ("a whole number", lambda value: value is None or (_is_number(value) and isinstance(value, int))),
+    "took_s": ("seconds from 0 on", lambda value: _is_number(value) and value >= 0),
+    "truncated": ("true or false", lambda value: isinstance(value, bool)),
+}
 
 
 def saved_capture(node: str, probe: str, out: bytes, said: Any) -> Capture:
-    """A capture from what was saved of it: its output, and the rest as plain values. Raises ValueError."""
-    if not isinstance(said, dict) or said.get("outcome") not in OUTCOMES:
-        raise ValueError(f"{probe}: outcome must be one of {', '.join(OUTCOMES)}")
+    """A capture from what was saved of it: its output, and the rest as plain values. Raises ValueError, which names the
+    value that is none."""
+    if not isinstance(said, dict) or "outcome" not in said:
+        raise ValueError(f"{probe}: outcome must be {_SAVED['outcome'][0]}")
     values = {name: said[name] for name in _SAVED if name in said}
+    for name, value in values.items():
+        expected, fits = _SAVED[name]
+        if not fits(value):
+            raise ValueError(f"{probe}: {name} must be {expected}")
     values = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
     return Capture(node=node, probe=probe, out=out, **values)
 

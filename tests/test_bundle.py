@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import stat
 import subprocess
 import sys
@@ -209,6 +210,18 @@ def test_it_holds_what_the_last_ranking_rests_on_and_not_what_came_later(inciden
     got = {(one.node, one.probe): one.outcome for one in replay.captures(unpacked(saved(incident, tmp_path)))}
     assert got["gpu-001", "ib.ports"] == "ok"
     assert got["gpu-002", "rank.stack"] == "ok", "a later look that failed takes nothing away"
+
+
+def test_the_page_about_it_lists_every_file_that_tells_about_the_incident(incident: Incident) -> None:
+    """Where something was expected of the fabric that is one more."""
+    store(incident, [read("gpu-001", "ib.ports", "h100_connectx7")])
+    whole = Topology((ExpectedPort("gpu-001", "mlx5_0", 1, 0),))
+    ExpectedTopology.objects.create(fleet=main(), at=timezone.now(), source="a test", body=whole.body())
+    judge(incident.pk)
+    with zipfile.ZipFile(io.BytesIO(zipped(incident))) as archive:
+        held = {name for name in archive.namelist() if name.startswith("golden15/")}
+    page = (BASE / "docs" / "review.md").read_text()
+    assert set(re.findall(r"^(golden15/[\w.]+) ", page, re.MULTILINE)) == held
 
 
 def test_a_node_that_is_called_as_the_folder_is_kept_apart(tmp_path: Path) -> None:

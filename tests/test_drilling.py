@@ -19,18 +19,29 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
-from incidents import asking, policy, replaying
+from incidents import asking, mending, policy, replaying, runbook
+from incidents.commands import command_of
 from incidents.models import Fleet, Incident, Node, Reading, Shard, SuiteRun, User
 from incidents.queries import drills as queries
 from incidents.queries import incident as incident_queries
 from incidents.queries import people
 from incidents.queries.lines import lines
-from incidents.services import alert_sources, alerts, diagnosing, drilling, looking, resolving, response, runs
+from incidents.services import (
+    alert_sources,
+    alerts,
+    diagnosing,
+    drilling,
+    looking,
+    resolving,
+    response,
+    runbooks,
+    runs,
+)
 from incidents.services.fleet import Login, Refused, add_nodes, change_node
 from incidents.tasks import run_shard
 from probes import drills
 from probes.core import Capture
-from probes.transport import NodeEnd, ssh
+from probes.transport import NodeEnd, bundles, ssh
 from tests.support.fleets import main, person
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -163,6 +174,60 @@ def test_a_recording_that_is_gone_is_said_by_every_node(ada: User) -> None:
     assert set(run.visits.values_list("reason", flat=True)) == {"not_recorded"}
 
 
+BROKEN = [
+    ('{"rank.map": {"outcome": "ok", "took_s": "x"}}', "rank.map: took_s must be seconds from 0 on"),
+    ('{"rank.map": {"outcome": "absent", "took_s": null}}', "rank.map: took_s must be"),
+    ('{"rank.map": {"outcome": "absent", "took_s": -1e308}}', "rank.map: took_s must be"),
+    ('{"rank.map": {"outcome": "absent", "took_s": NaN}}', "rank.map: took_s must be"),
+    ('{"rank.map": {"outcome": "ok", "at": "x"}}', "rank.map: at must be seconds"),
+    ('{"rank.map": {"outcome": "ok", "mono": 1' + "0" * 400 + "}}", "rank.map: mono must be seconds"),
+    ('{"rank.map": {"outcome": "absent", "why": 5}}', "rank.map: why must be a text"),
+    ('{"rank.map": {"outcome": "absent", "rc": true}}', "rank.map: rc must be a whole number"),
+    ('{"rank.map": {"outcome": ["ok"]}}', "rank.map: outcome must be one of ok, absent"),
+    ('{"rank.map": {"outcome": "ok", "truncated": 1}}', "rank.map: truncated must be true or false"),
+    ("[" * 100_000, "is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("meta", "says"), BROKEN)
+def test_what_one_node_has_broken_in_a_recording_costs_that_node_only(
+    ada: User, tmp_path: Path, meta: str, says: str
+) -> None:
+    for name in ("gpu-1", "gpu-2", "gpu-3"):
+        (tmp_path / "rec" / name).mkdir(parents=True)
+        (tmp_path / "rec" / name / "captures.json").write_text('{"rank.map": {"outcome": "absent", "why": "none"}}')
+    (tmp_path / "rec" / "gpu-2" / "captures.json").write_text(meta)
+    run = work(drilling.start_drill(tmp_path / "rec", ada))
+    run.refresh_from_db()
+    assert run.finished_at is not None
+    assert dict(run.visits.values_list("node__name", "reason")) == {
+        "gpu-1": "",
+        "gpu-2": "not_recorded",
+        "gpu-3": "",
+    }
+    assert says in run.visits.get(node__name="gpu-2").detail
+    assert "gpu-2/captures.json" in run.visits.get(node__name="gpu-2").detail
+    assert set(run.readings.filter(node__name="gpu-2").values_list("outcome", flat=True)) == {"unreachable"}
+
+
+def test_trouble_that_nobody_foresaw_costs_its_node_only(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = queries.answers_of
+
+    def answers_of(found: queries.Recorded, node: str) -> dict[str, Capture]:
+        if node == "gpu-102":
+            raise RuntimeError("never seen before")
+        return told(found, node)
+
+    monkeypatch.setattr(queries, "answers_of", answers_of)
+    run = work(drilling.start_drill("rank-stopped", ada))
+    assert dict(run.visits.values_list("node__name", "reason"))["gpu-101"] == ""
+    visit = run.visits.get(node__name="gpu-102")
+    assert (visit.reason, visit.detail) == (
+        "not_recorded",
+        "its recording cannot be read: RuntimeError: never seen before",
+    )
+
+
 def test_answers_come_over_some_seconds_and_each_node_ends_after_its_last(ada: User) -> None:
     incident = drilling.start_drill("gpu-off-bus", ada)
     recorded = queries.recorded(incident.runs.get().pk)
@@ -279,6 +344,47 @@ def test_anything_else_that_is_done_changes_nothing(ada: User) -> None:
     assert incident.events.filter(kind="drill_stage").count() == 1
 
 
+def test_what_is_done_after_a_drill_was_closed_moves_nothing(ada: User) -> None:
+    incident = drilling.start_drill("rank-stopped", ada)
+    resolving.resolve(incident, ada, "other", "enough for today")
+    told = incident.events.count()
+    assert not drilling.passed(incident, "continue_rank")
+    incident.refresh_from_db()
+    assert (incident.stage, incident.events.count()) == ("", told)
+
+
+def test_a_command_in_a_drill_is_run_nowhere_and_the_recording_goes_on(ada: User) -> None:
+    """From the verdict through the runbook to the worker: with SSH barred, see `nobody_is_asked`."""
+    incident = drilling.start_drill("rank-stopped", ada)
+    work(incident)
+    verdict(incident)
+    ranking = incident.rankings.first()
+    assert ranking is not None
+    run = runbooks.start(incident, ada, "rank_stopped_or_missing", ranking.pk, 0)
+    option = next(one for one in runbook.of_json(run.body).steps[run.step].options if one.id == "continue_rank")
+    command = command_of(run.incident, run.subject["subject"], option)
+    assert command is not None
+    decision = runbooks.choose(
+        incident, ada, "commander", run.pk, run.step, "continue_rank", "it is stopped", ranking.pk, command.argv
+    )
+    action = decision.actions.get()
+    assert action.state == "ready"
+    mending.mend(action.pk)
+    action.refresh_from_db()
+    typed = " ".join(command.argv)
+    assert action.state == "done"
+    assert action.says == f"Drill: “{typed}” was not run; the recording goes on as if it had."
+    incident.refresh_from_db()
+    assert incident.stage == "mended"
+    looks = incident.runs.filter(suite="verify")
+    assert looks.count() == 1, "and it is looked at whether training advances"
+    look = work(incident)
+    states = {p["state"] for r in look.readings.filter(probe="rank.process") for p in r.facts["processes"]}
+    assert states == {"R"}
+    mending.mend(action.pk)
+    assert incident.events.filter(kind="drill_stage").count() == 1
+
+
 # Bundles ------------------------------------------------------------------------------------------------------------
 
 
@@ -321,6 +427,17 @@ def test_a_bundle_cannot_write_outside_its_folder(ada: User, tmp_path: Path, nam
     assert not Incident.objects.exists()
 
 
+def test_words_of_a_bundle_are_text_that_every_database_takes(ada: User, tmp_path: Path) -> None:
+    (tmp_path / "gpu-1").mkdir()
+    (tmp_path / "gpu-1" / "host.load.out").write_text("x")
+    (tmp_path / "golden15").mkdir()
+    told = '{"title": "a\\u0000b\\ud800 \\u001b[31mred", "job": "j\\u0000", "severity": 1}'
+    (tmp_path / "golden15" / "incident.json").write_text(told)
+    incident = drilling.start_drill(tmp_path, ada)
+    assert incident.title == "a␀b� red"
+    assert str(incident.job) == "j␀"
+
+
 def test_a_link_in_a_bundle_is_refused(ada: User, tmp_path: Path) -> None:
     place = tmp_path / "link.zip"
     link = zipfile.ZipInfo("gpu-1/host.load.out")
@@ -334,8 +451,6 @@ def test_a_link_in_a_bundle_is_refused(ada: User, tmp_path: Path) -> None:
 def test_a_bundle_larger_than_one_may_be_leaves_nothing_behind(
     ada: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from probes.transport import bundles
-
     monkeypatch.setattr(bundles, "FILE_BYTES", 1000)
     place = tmp_path / "big.zip"
     with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -343,6 +458,61 @@ def test_a_bundle_larger_than_one_may_be_leaves_nothing_behind(
     with pytest.raises(Refused, match="larger than a bundle may be"):
         drilling.start_drill(place, ada)
     assert list((settings.DATA_DIR / "recordings").glob("big-*")) == []
+
+
+def test_a_bundle_that_was_damaged_on_its_way_is_said_to_be_so(ada: User, tmp_path: Path) -> None:
+    """Every byte of it, one after another: either it can still be read, or the one error says that it cannot."""
+    place = tmp_path / "damaged.zip"
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("gpu-1/host.load.out", "0.42 0.38 0.35 2/1402 3021\n" * 3)
+    whole = place.read_bytes()
+    said = set()
+    for at in range(len(whole)):
+        place.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            bundles.unpack(place, tmp_path / f"into-{at}")
+        except (bundles.BundleError, OSError) as error:
+            said.add(type(error).__name__)
+            assert not (tmp_path / f"into-{at}").exists()
+    assert "BundleError" in said
+    place.write_bytes(whole.replace(whole[60:70], bytes(10)))
+    with pytest.raises(Refused, match=r"damaged.zip: cannot be unpacked"):
+        drilling.start_drill(place, ada)
+
+
+@pytest.mark.parametrize("inside", ["gpu-1/host.load.out", "gpu-1", "golden15", "stages"])
+def test_a_link_in_a_folder_is_refused_as_in_a_bundle(ada: User, tmp_path: Path, inside: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "host.load.out").write_text("x")
+    place = tmp_path / "rec"
+    (place / "gpu-2").mkdir(parents=True)
+    (place / "gpu-2" / "host.load.out").write_text("x")
+    (place / inside).parent.mkdir(exist_ok=True)
+    target = tmp_path / "elsewhere" / ("host.load.out" if inside.endswith(".out") else "")
+    (place / inside).symlink_to(target)
+    with pytest.raises(Refused, match=f"{inside}': a bundle holds plain files"):
+        drilling.start_drill(place, ada)
+    assert not Incident.objects.exists()
+
+
+def test_a_folder_that_is_itself_reached_by_a_link_is_taken(ada: User, tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to(drills.HERE / "rank-stopped")
+    assert drilling.start_drill(tmp_path / "latest", ada).recording == str(drills.HERE / "rank-stopped")
+
+
+@pytest.mark.parametrize("most", ["FILE_BYTES", "MOST_BYTES", "MOST_FILES"])
+def test_a_folder_larger_than_a_bundle_may_be_is_refused(
+    ada: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str
+) -> None:
+    (tmp_path / "gpu-1").mkdir()
+    for probe in ("host.load", "host.clock"):
+        (tmp_path / "gpu-1" / f"{probe}.out").write_text("x" * 40)
+    limits = {"FILE_BYTES": 39, "MOST_BYTES": 79, "MOST_FILES": 2}  # a folder and two files
+    monkeypatch.setattr(bundles, most, limits[most])
+    with pytest.raises(Refused, match="larger than a bundle may be|more than [12] files"):
+        drilling.start_drill(tmp_path, ada)
+    monkeypatch.setattr(bundles, most, limits[most] + 1)
+    assert drilling.start_drill(tmp_path, ada).nodes.get().name == "gpu-1"
 
 
 @pytest.mark.parametrize(("name", "says"), [("no.zip", "cannot be read"), ("text.zip", "cannot be unpacked")])
@@ -427,6 +597,24 @@ def test_a_drill_is_marked_everywhere_and_waits_for_nobody(client: Client, ada: 
         shown = client.get(f"/incidents/{incident.pk}{address}").content.decode()
         assert "<title>◇ DRILL · " in shown, address
         assert "replayed recording, nothing is asked of real nodes" in shown, address
+
+
+def test_a_drill_that_is_over_stands_among_the_closed_marked_as_one(client: Client, ada: User) -> None:
+    client.force_login(ada)
+    ended, runs_on = (drilling.start_drill("rank-stopped", ada) for _ in range(2))
+    resolving.resolve(ended, ada, "handed over", "the next shift trains on")
+    page = client.get("/incidents/").content.decode()
+    running, closed = (page.split(f'id="{name}-title"')[1].split("</section>")[0] for name in ("training", "closed"))
+    assert f"INC-{runs_on.pk} " in running and f"INC-{ended.pk} " not in running
+    assert f"INC-{ended.pk} " in closed and f"INC-{runs_on.pk} " not in closed
+    for part, incident in ((running, runs_on), (closed, ended)):
+        assert "DRILL" in part
+        assert f'href="/incidents/{incident.pk}"' in part
+    assert "ada commands" in running and "left" in running
+    assert "handed over" in closed
+    assert f'href="/incidents/{ended.pk}/review"' in closed
+    for address in ("", "/review", "/timeline"):
+        assert "<title>◇ DRILL · " in client.get(f"/incidents/{ended.pk}{address}").content.decode()
 
 
 def test_every_page_of_a_drill_says_that_it_is_one(client: Client, ada: User) -> None:

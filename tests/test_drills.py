@@ -254,6 +254,22 @@ def test_what_a_look_lacks_the_one_before_tells_and_after_the_last_the_last_two_
     assert told("", "rank.log", 7) == told("", "rank.log", 1)
 
 
+def test_a_node_called_as_a_folder_that_means_something_else_keeps_its_captures(tmp_path: Path) -> None:
+    names = ["Golden15", "gpu-1", "stages"]
+    replay.save(tmp_path, [Capture(name, "rank.map", "absent", why=f"of {name}") for name in names])
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["Golden15_", "gpu-1", "stages_"]
+    found = {capture.why for capture in replay.captures(tmp_path)}
+    assert found == {f"of {name}" for name in names}
+    assert list(drills.load(tmp_path).nodes) == replay.nodes(tmp_path) == ["Golden15_", "gpu-1", "stages_"]
+
+
+def test_what_tells_about_an_incident_is_no_node_of_its_drill(tmp_path: Path) -> None:
+    for name in ("gpu-1", "golden15"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "captures.json").write_text('{"rank.map": {"outcome": "absent"}}')
+    assert drills.load(tmp_path).nodes == ("gpu-1",)
+
+
 # The description ----------------------------------------------------------------------------------------------------
 
 

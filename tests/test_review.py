@@ -24,7 +24,8 @@ from incidents.services.deciding import decide_verdict
 from incidents.services.diagnosing import judge
 from incidents.services.fleet import Login, add_nodes
 from incidents.services.resolving import resolve
-from probes.core import clean
+from probes import catalog
+from probes.core import Capture, clean
 from tests.support.evidence import read, stopped_rank, store
 from tests.support.fleets import main, person
 from tests.support.reviews import act, step, told_training
@@ -144,6 +145,30 @@ class TestNumbers:
         at(3591)
         told_training(incident, "advances")
         assert fact(review(Incident.objects.get()), "lost").value == f"{GPUS:.1f} GPU·h"
+
+    def test_gpus_that_the_driver_counts_and_the_output_does_not_show_are_counted(
+        self, incident: Incident, at: At
+    ) -> None:
+        """`Attached GPUs : 8`, and of those only the first is shown: the output was cut."""
+        whole = read("gpu-001", "gpu.state", EIGHT).capture.text
+        first, second = (found.start() for found in list(re.finditer(r"^GPU [0-9A-F]{8}:", whole, re.MULTILINE))[:2])
+        assert re.search(rf"^Attached GPUs\s+: {GPUS}$", whole[:first], re.MULTILINE)
+        cut = catalog.read(Capture("gpu-001", "gpu.state", "ok", whole[:second].encode()))
+        assert len(cut.facts.gpus) == 1
+        none = read("gpu-002", "gpu.state", outcome="absent", why="no GPU on the PCI bus")
+        store(incident, [cut, none])
+        at(3591)
+        told_training(incident, "advances")
+        assert fact(review(Incident.objects.get()), "lost").value == f"{GPUS:.1f} GPU·h"
+
+    def test_a_node_whose_driver_does_not_answer_has_not_told_its_gpus(self, incident: Incident, at: At) -> None:
+        """nvidia-smi says only that library and driver do not fit: that is not a node without GPUs."""
+        store(incident, [read("gpu-001", "gpu.state", EIGHT), read("gpu-002", "gpu.state", "driver_mismatch")])
+        at(3591)
+        told_training(incident, "advances")
+        found = fact(review(Incident.objects.get()), "lost")
+        assert found.value == f"≥ {GPUS:.1f} GPU·h"
+        assert "At least: 1 of 2 nodes did not tell their GPUs" in found.how
 
     def test_the_right_verdict_counts_from_when_it_first_led(self, incident: Incident, ada: User, at: At) -> None:
         """Link down leads first; the stopped rank comes at 1:00, is surer at 1:40, accepted at 2:00."""
@@ -455,6 +480,12 @@ def test_whatever_somebody_wrote_is_read_as_they_wrote_it_and_is_no_markup(words
         assert seen == plain(f"{before.removeprefix('- ')}{words}")
         assert kinds <= {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "bullet_list_open",
             "bullet_list_close", "list_item_open", "list_item_close"}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", STRINGS)
+def test_no_reader_makes_a_link_of_a_bare_address(words: str) -> None:
+    """GitHub's and others' extended autolinks begin with a scheme and :// or with `www.`, without any markup."""
+    assert not re.search(r"://|www\.", text(words))
 
 
 @pytest.mark.parametrize("words", STRINGS)

@@ -72,6 +72,33 @@ def test_the_database_refuses_every_change_of_an_event(incident: Incident, chang
     assert [event.payload["number"] for event in Event.objects.all()] == [0, 1]
 
 
+def again(event: Event, clause: str = "", verb: str = "INSERT", **changed: Any) -> None:
+    """An INSERT of the event's row as it is, but for what is changed."""
+    row = Event.objects.filter(pk=event.pk).values().get() | {"payload": "{}"} | changed
+    row = {name: value for name, value in row.items() if value is not None}
+    places = ", ".join(["%s"] * len(row))
+    with connection.cursor() as cursor, transaction.atomic():
+        cursor.execute(f"{verb} INTO incidents_event ({', '.join(row)}) VALUES ({places}) {clause}", list(row.values()))
+
+
+UPSERT = "ON CONFLICT ({}) DO UPDATE SET kind = excluded.kind"
+
+
+@pytest.mark.parametrize("unique", ["id", "incident_id, seq"])
+@pytest.mark.parametrize("way", ["upsert", "replace"])
+def test_no_insert_takes_the_place_of_an_event(incident: Incident, unique: str, way: str) -> None:
+    first, last = told(incident, 2)
+    new = {"kind": "forged"} | ({"id": last.pk + 7} if "seq" in unique else {"seq": 77})
+    with pytest.raises(IntegrityError, match="append-only"):
+        if way == "replace" and connection.vendor == "sqlite":  # which alone knows it
+            again(first, verb="INSERT OR REPLACE", **new)
+        else:
+            again(first, UPSERT.format(unique), **new)
+    assert list(Event.objects.values_list("pk", "seq", "kind")) == [(first.pk, 1, "note"), (last.pk, 2, "note")]
+    again(first, id=last.pk + 1, seq=3, kind="one more")
+    assert Event.objects.count() == 3
+
+
 def forge(statement: str) -> None:
     """A change by somebody who owns the database and takes the guard away first."""
     guards.unguard(connection, "incidents_event")
@@ -151,7 +178,9 @@ def test_each_table_that_only_grows_refuses_changes(db: None, table: str) -> Non
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s", [table])
-            assert sorted(name for (name,) in cursor.fetchall()) == [f"{table}_no_DELETE", f"{table}_no_UPDATE"]
+            assert sorted(name for (name,) in cursor.fetchall()) == [
+                f"{table}_no_{verb}" for verb in ("DELETE", "INSERT", "UPDATE")
+            ]
         else:
             cursor.execute("SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND NOT tgisinternal", [table])
             assert sorted(name for (name,) in cursor.fetchall()) == [f"{table}_all", f"{table}_rows"]

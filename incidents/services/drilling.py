@@ -47,6 +47,7 @@ def start_drill(what: str | Path, by: User | None) -> Incident:
 def _folder(path: Path) -> Path:
     """The folder of a recording that a person gives."""
     if path.is_dir():
+        bundles.check(path.resolve())
         return path.resolve()
     name = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in path.stem)[:60] or "bundle"
     into: Path = settings.DATA_DIR / "recordings" / f"{name}-{secrets.token_hex(4)}"

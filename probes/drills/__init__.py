@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from probes.core import STAGES, clean, node_folders
 from probes.reference import rows
 from probes.topology import Topology
 
@@ -98,13 +99,7 @@ def named(name: str, here: Path = HERE) -> Drill:
 
 def load(folder: Path) -> Drill:
     """A drill or a bundle of evidence from its folder. Raises DrillError."""
-    nodes = tuple(
-        sorted(
-            place.name
-            for place in (folder.iterdir() if folder.is_dir() else ())
-            if place.is_dir() and ((place / "captures.json").is_file() or any(place.glob("*.out")))
-        )
-    )
+    nodes = tuple(place.name for place in node_folders(folder))
     if not nodes:
         raise DrillError(f"{folder}: holds no captures; expected {folder.name}/<node>/<probe>.out")
     file = folder / DESCRIPTION
@@ -124,7 +119,7 @@ def _expected(file: Path) -> Topology | None:
 def _toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DrillError(f"{file}: is not TOML: {error}") from None
 
 
@@ -211,7 +206,7 @@ def _stage(file: Path, folder: Path, said: Any) -> Stage:
     name = _text(file, said, "name", "stage.")
     if not name.replace("-", "").isalnum() or len(name) > LONGEST_NAME:
         raise DrillError(f"{file}: stage.name: expected letters, digits and dashes, found {name!r}")
-    if not (folder / "stages" / name / "look-1").is_dir():
+    if not (folder / STAGES / name / "look-1").is_dir():
         raise DrillError(f"{file}: stage.name: there is no folder stages/{name}/look-1")
     return Stage(name, _text(file, said, "after", "stage."), _text(file, said, "says", "stage."))
 
@@ -226,8 +221,7 @@ def _bundle(folder: Path, nodes: tuple[str, ...]) -> Drill:
         except (ValueError, RecursionError) as error:
             raise DrillError(f"{file}: is not JSON: {error}") from None
         told = read if isinstance(read, dict) else {}
-    title = told.get("title") if isinstance(told.get("title"), str) else ""
-    job = told.get("job") if isinstance(told.get("job"), str) else ""
+    title, job = (clean(words) if isinstance(words := told.get(key), str) else "" for key in ("title", "job"))
     severity = told.get("severity") if told.get("severity") in (1, 2, 3, 4) else 2
-    return Drill(folder.name, folder, nodes, str(title or folder.name)[:LONGEST], str(job or "")[:200], "", "",
+    return Drill(folder.name, folder, nodes, (title or folder.name)[:LONGEST], job[:200], "", "",
         int(severity or 2), None, 0.0, None, (), ())  # fmt: skip

@@ -1,15 +1,19 @@
-"""An evidence bundle as a zip, unpacked where nothing of it can do harm.
+"""An evidence bundle as a zip, unpacked where nothing of it can do harm; or as a folder, checked for the same.
 
 Units    bytes
-Errors   BundleError: it is no zip, holds what a bundle does not, or more than a bundle may
+Errors   BundleError: it is no zip or a damaged one, holds what a bundle does not, or more than a bundle may
 """
 
 from __future__ import annotations
 
+import lzma
+import os
 import re
 import shutil
 import stat
+import struct
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from probes.transport.replay import BundleError
@@ -20,6 +24,9 @@ FILE_BYTES = 64 * 2**20
 DEPTH = 5  # stages/<stage>/look-<n>/<node>/<file>
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,253}")
 _CHUNK = 1 << 20
+# What zipfile and the decompressors raise for an archive that is damaged, ends early or needs a password.
+_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError, ValueError,
+           struct.error, OverflowError)  # fmt: skip
 
 
 def unpack(archive: Path, into: Path) -> Path:
@@ -39,9 +46,34 @@ def unpack(archive: Path, into: Path) -> Path:
             except BaseException:
                 shutil.rmtree(into, ignore_errors=True)
                 raise
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except BundleError:
+        raise
+    except _BROKEN as error:
         raise BundleError(f"{archive.name}: cannot be unpacked: {error}") from None
     return into
+
+
+def check(folder: Path) -> None:
+    """A folder that somebody unpacked: no link leads out of it, and it is no larger than a bundle may be. Raises
+    BundleError, and OSError where it cannot be read."""
+    files, left = 0, MOST_BYTES
+    for place, folders, names in os.walk(folder, onerror=_raise):
+        for name in (*folders, *names):
+            file = Path(place, name)
+            found = file.lstat()
+            files, shown = files + 1, f"{str(file.relative_to(folder))[:80]}"
+            if not name.isprintable() or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+                raise BundleError(f"{shown!r}: a bundle holds plain files, no links, and names that can be printed")
+            size = found.st_size if stat.S_ISREG(found.st_mode) else 0
+            left -= size
+            if size > FILE_BYTES or left < 0:
+                raise BundleError(f"{shown!r}: the folder is larger than a bundle may be")
+            if files > MOST_FILES:
+                raise BundleError(f"{folder.name}: holds more than {MOST_FILES} files")
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _inside(info: zipfile.ZipInfo) -> PurePosixPath:

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from probes.core import ABOUT, Capture, saved_capture
+from probes.core import ABOUT, STAGES, Capture, node_folders, saved_capture
 
-STAGES = "stages"
 _META = tuple(field.name for field in dataclasses.fields(Capture) if field.name not in ("node", "probe", "out"))
 
 
@@ -57,9 +56,9 @@ def as_text(probes: dict[str, dict[str, Any]]) -> str:
 
 
 def folder_of(node: str) -> str:
-    """The name of a node's folder."""
+    """The name of a node's folder: never one that a recording or a bundle has for something else."""
     safe = _safe(node)
-    return f"{safe}_" if safe.lower() == ABOUT else safe
+    return f"{safe}_" if safe.lower() in (ABOUT, STAGES) else safe
 
 
 def captures(folder: Path) -> Iterator[Capture]:
@@ -77,10 +76,8 @@ def captures(folder: Path) -> Iterator[Capture]:
 
 
 def nodes(folder: Path) -> list[str]:
-    """The nodes that a folder holds captures of, by name. Other folders in it are none of a node."""
-    places = (place for place in folder.iterdir() if place.is_dir()) if folder.is_dir() else ()
-    told = (place for place in places if (place / "captures.json").is_file() or any(place.glob("*.out")))
-    return sorted(place.name for place in told if place.name != ABOUT)
+    """The nodes that a folder holds captures of, by name."""
+    return [place.name for place in node_folders(folder)]
 
 
 def of_node(folder: Path, node: str) -> Iterator[Capture]:
@@ -124,8 +121,8 @@ def _meta(file: Path) -> dict[str, Any]:
         return {}
     try:
         meta = json.loads(file.read_text())
-    except ValueError as error:
-        raise BundleError(f"{file}: is not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{file}: is not JSON: {error}") from None
     if not isinstance(meta, dict):
         raise BundleError(f"{file}: expected an object {{probe: {{...}}}}")
     return meta

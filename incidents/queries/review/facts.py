@@ -113,7 +113,10 @@ def _gpus(kept: Kept) -> tuple[int, int]:
 def _counts(told: list[tuple[str, Any]]) -> Iterator[int]:
     for outcome, said in told:
         if outcome == "ok" and isinstance(said, dict):
-            yield max(len(said.get("gpus") or ()), said.get("attached") or 0)
+            counts = [len(said.get("gpus") or ()) or None, said.get("attached"), said.get("on_pci")]
+            told_here = [count for count in counts if count is not None]
+            if told_here:  # else its driver did not answer: that is not a node without GPUs
+                yield max(told_here)
         elif outcome == "absent":  # the node answered: there is none
             yield 0
 
