@@ -107,6 +107,28 @@ def test_nodes_outside_the_incident_keep_what_was_expected_of_them(incident: Inc
     assert all(port.leaf for port in expected.ports), "nobody asked the fabric this time: its cables are still known"
 
 
+def test_a_sweep_of_one_rail_leaves_the_cables_of_the_others_known_and_says_what_it_did_not_see(
+    client: Client, incident: Incident
+) -> None:
+    ada = person("ada", "commander")
+    seen(incident)
+    topology.learn_topology(incident, ada)
+    whole, _ = fabric.expected_of(fabric.stored_for(main()))
+    text = made.sweep_text(NUMBERS)
+    for rail in range(1, 8):  # the same fabric, where these rails are others than ours
+        text = text.replace(f"{made.leaf_guid(rail):016x}", f"{made.leaf_guid(rail + 100):016x}")
+        for n in NUMBERS:
+            text = text.replace(f"{made.guid(n, rail):016x}", f"{made.guid(n + 1000, rail):016x}")
+    store(incident, [made.read_text("gpu-001", "ib.fabric", text)], suite="fabric")
+    assert page(incident).view.tally == {"as expected": 32}
+    client.force_login(ada)
+    shown = client.get(reverse("topology", args=[incident.pk]) + "?node=gpu-002&port=mlx5_5:1").content.decode()
+    assert "The fabric that gpu-001 sees does not have leaf-01, leaf-02, leaf-03," in shown
+    assert "no link there" not in shown
+    topology.learn_topology(incident, ada)
+    assert fabric.expected_of(fabric.stored_for(main()))[0] == whole
+
+
 def test_a_later_look_that_fails_leaves_nothing_green(incident: Incident) -> None:
     seen(incident)
     topology.learn_topology(incident, person("ada", "commander"))

@@ -17,7 +17,7 @@ from incidents.services.timeline import tell
 from probes import nodeset
 from probes.catalog.ib_fabric import parse
 from probes.core import ParseError
-from probes.topology import ExpectedPort, Learned, Topology, learn
+from probes.topology import Learned, Topology, learn
 
 SWEEP_SUITE = "fabric"  # one node's ports, and the fabric as that node sees it
 LEAVE_OUT, EXPECT = "leave out", "expect"  # what a person says of ports that are not up
@@ -111,9 +111,7 @@ def store(
     mine = learned.topology(not_up == EXPECT)
     there = set(fleet.nodes.values_list("name", flat=True))
     kept = [port for port in before.ports if port.node in there and port.node not in seen.nodes] if before else []
-    known = {(port.guid, port.port): port for port in before.ports if port.leaf and port.guid} if before else {}
-    ports = [_with_cable(port, known) for port in mine.ports] if seen.fabric is None else list(mine.ports)
-    whole = Topology(tuple(sorted([*kept, *ports], key=lambda port: (port.node, port.rail, port.port))))
+    whole = Topology(tuple(sorted([*kept, *mine.ports], key=lambda port: (port.node, port.rail, port.port))))
     if seen.fabric is not None:
         source += f", fabric seen from {seen.fabric_node}"
     row = ExpectedTopology.objects.create(fleet=fleet, at=timezone.now(), by=by, source=source[:200], body=whole.body())
@@ -133,12 +131,6 @@ def adopt(fleet: Fleet, nodes: Iterable[str], told: Topology | None, source: str
     if before is None and not whole.ports or before is not None and set(before.ports) == set(whole.ports):
         return
     ExpectedTopology.objects.create(fleet=fleet, at=timezone.now(), by=None, source=source[:200], body=whole.body())
-
-
-def _with_cable(port: ExpectedPort, known: dict[tuple[str, int], ExpectedPort]) -> ExpectedPort:
-    """A cable that was seen before is not forgotten because nobody asked the fabric this time."""
-    old = known.get((port.guid, port.port))
-    return replace(port, leaf=old.leaf, leaf_guid=old.leaf_guid, leaf_port=old.leaf_port) if old else port
 
 
 def checked(seen: FabricSeen, before: Topology | None, not_up: str) -> Learned:
