@@ -457,6 +457,10 @@ def test_nothing_known_is_said_so() -> None:
         pattern_of(compare(NODES, None, {}, None)).says == "No port is known yet: no node has answered for its ports."
     )
     assert pattern_of(compare(NODES, EXPECTED, {}, None)).says == "Nothing is known of 128 ports: no node has answered."
+    answered = {"gpu-004": facts(4, dict.fromkeys(HCAS, NO_RATE))}
+    assert pattern_of(compare(["gpu-004"], EXPECTED, answers=answered)).says == (
+        "Nothing is known of 8 ports: no port shows enough."
+    )
 
 
 # The layout ----------------------------------------------------------------------------------------------------

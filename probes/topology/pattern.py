@@ -37,7 +37,8 @@ def pattern_of(view: View) -> Pattern:
     if not view.ports:
         return Pattern("unknown", "unknown", "No port is known yet: no node has answered for its ports.")
     if not known:
-        return Pattern("unknown", "unknown", f"Nothing is known of {_ports(len(view.ports))}: no node has answered.")
+        why = "no port shows enough" if any(port.seen for port in view.ports) else "no node has answered"
+        return Pattern("unknown", "unknown", f"Nothing is known of {_ports(len(view.ports))}: {why}.")
     bad = [port for port in known if port.state in (DOWN, MISSING)]
     odd = bad or [port for port in known if port.state == DIFFERS]
     rest = len(view.ports) - len(known)
