@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,21 @@ def test_the_policy_of_this_page_is_that_of_all_but_for_pictures_of_its_own_maki
 
     assert policy("incident") == sorted(POLICY)
     assert policy("topology") == sorted(POLICY - {"img-src 'self'"} | {"img-src 'self' data:"})
+
+
+def test_the_head_of_the_tab_is_that_of_the_incident(client: Client, incident: Incident) -> None:
+    """Also how it may be closed, from here too."""
+    client.force_login(person("cam", "commander"))
+
+    def head(name: str) -> str:
+        shown = client.get(reverse(name, args=[incident.pk])).content.decode()
+        found = re.search(r'<div class="incident-head">.*?</details>', shown, re.DOTALL)
+        assert found
+        return re.sub(r'name="csrfmiddlewaretoken" value="\w+"|T\+[\d:]+', "", found[0])
+
+    assert "4 nodes" in head("topology")
+    assert '<option value="handed over">' in head("topology")
+    assert head("topology") == head("incident")
 
 
 def test_a_later_look_that_fails_leaves_nothing_green(incident: Incident) -> None:
