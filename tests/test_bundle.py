@@ -250,6 +250,43 @@ def test_an_adapter_that_only_the_expected_topology_knows_is_missed_again(incide
     ]
 
 
+def test_what_is_learned_after_the_verdict_does_not_change_the_file_nor_its_verdict(
+    incident: Incident, tmp_path: Path
+) -> None:
+    hcas = [port.hca for port in read("gpu-001", "ib.ports", "h100_connectx7").facts.ports]
+
+    def expect(*more: str) -> None:
+        ports = tuple(
+            ExpectedPort(node, hca, 1, rail)
+            for node in ("gpu-002", "gpu-777")
+            for rail, hca in enumerate([*hcas, *more])
+        )
+        row = {"at": timezone.now(), "source": "a test", "body": Topology(ports).body()}
+        ExpectedTopology.objects.create(fleet=main(), **row)
+
+    expect("mlx5_99")
+    store(incident, [read(f"gpu-00{n}", "ib.ports", "h100_connectx7") for n in (1, 2, 3, 4)])
+    judge(incident.pk)
+    assert Ranking.objects.latest("pk").subject["hca"] == "mlx5_99"
+    first = zipped(incident)
+    expect()
+    assert zipped(incident) == first
+    same_verdict(incident, saved(incident, tmp_path))
+
+
+def test_it_holds_what_is_expected_of_the_incidents_own_nodes_only(incident: Incident) -> None:
+    """Another team's nodes, and where they are cabled, are not in a file that leaves the house."""
+    ports = [ExpectedPort(node, "mlx5_0", 1, 0, leaf=f"leaf-of-{node}") for node in ("gpu-002", "gpu-777")]
+    body = Topology(tuple(ports)).body()
+    ExpectedTopology.objects.create(fleet=main(), at=timezone.now(), source="a test", body=body)
+    store(incident, [read("gpu-002", "ib.ports", "h100_connectx7")])
+    judge(incident.pk)
+    with zipfile.ZipFile(io.BytesIO(zipped(incident))) as archive:
+        told_ = {name: archive.read(name) for name in archive.namelist()}
+    assert b"leaf-of-gpu-002" in told_["golden15/expected.json"]
+    assert [name for name, content in told_.items() if b"gpu-777" in content or "gpu-777" in name] == []
+
+
 def test_the_folder_about_the_incident_is_no_node(tmp_path: Path) -> None:
     (tmp_path / "golden15").mkdir()
     (tmp_path / "golden15" / "captures.json").write_text('{"host.clock": {"outcome": "ok"}}')

@@ -13,6 +13,8 @@ import pytest
 
 from probes import catalog
 from probes.catalog import ib_ports
+from probes.catalog._ib_fabric_facts import Fabric
+from probes.catalog._ib_facts import Silent
 from probes.catalog.ib_fabric import guid_of
 from probes.diagnosis import Seen, diagnose
 from probes.topology import Answer, FormError, Pattern, PortState, Topology, View, compare, learn, pattern_of, rails_of
@@ -194,6 +196,85 @@ def test_a_sweep_of_another_fabric_makes_nothing_missing() -> None:
     assert (found.comparable, odd(found)) == (False, {})
 
 
+def swept_of(*rails: int) -> Fabric:
+    """A sweep of a fabric that holds only the leaves of these rails, and what hangs on them."""
+    apart = {f"{made.leaf_guid(rail):016x}" for rail in range(8) if rail not in rails}
+    apart |= {f"{made.guid(n, rail):016x}" for n in ALL for rail in range(8) if rail not in rails}
+    assert SWEEP is not None
+    return dataclasses.replace(
+        SWEEP,
+        devices=tuple(one for one in SWEEP.devices if one.guid not in apart),
+        links=tuple(one for one in SWEEP.links if one.a not in apart and one.b not in apart),
+    )
+
+
+def test_a_sweep_of_one_rail_says_nothing_of_the_ports_of_the_others() -> None:
+    answers = {**WELL, "gpu-006": Answer("timeout"), "gpu-009": facts(9, {"mlx5_9": DOWN})}
+    found = compare(NODES, EXPECTED, answers, swept_of(0), fabric_at=1.0)
+    assert found.comparable
+    assert found.unswept == tuple(f"leaf-{rail:02d}" for rail in range(1, 8))
+    assert odd(found) == {f"gpu-006 {hca}": "not known" for hca in HCAS} | {"gpu-009 mlx5_9": "down"}
+    assert not [one for one in found.ports if one.disagree]
+    assert port(found, 3, 5).says == "400 Gb/s, switch side not asked"
+    assert port(found, 3, 0).says == "400 Gb/s"
+
+
+def test_of_the_rail_that_it_saw_it_still_tells_what_is_not_there() -> None:
+    answers = {**WELL, "gpu-006": Answer("timeout")}
+    sweep = swept_of(0)
+    without = dataclasses.replace(sweep, links=tuple(x for x in sweep.links if x.a_port != 6 and x.b_port != 6))
+    assert len(without.links) == COUNT - 1
+    found = compare(NODES, EXPECTED, answers, without, fabric_at=1.0)
+    assert odd(found) == {f"gpu-006 {hca}": "not known" for hca in HCAS} | {"gpu-006 mlx5_0": "missing"}
+
+
+def test_a_cable_in_another_leaf_is_told_also_where_its_own_leaf_was_not_seen() -> None:
+    """What stands against the sweep is only that it did not see where the cable belongs."""
+    elsewhere = tuple(
+        dataclasses.replace(one, leaf="leaf-77", leaf_guid="00000000000000aa")
+        if (one.node, one.rail) == ("gpu-002", 3) else one
+        for one in EXPECTED.ports
+    )  # fmt: skip
+    found = view(expected=Topology(elsewhere))
+    assert odd(found) == {}
+    assert port(found, 2, 3).disagree == (
+        "gpu-002 mlx5_5 belongs into leaf-77 port 2, which the sweep did not see: it ends in leaf-03"
+    )
+
+
+def test_a_sweep_of_one_rail_makes_no_known_cable_of_another_forgotten() -> None:
+    said = {node: answer.facts for node, answer in WELL.items() if answer.facts}
+    again = learn(said, swept_of(0), EXPECTED)
+    assert again.topology(False) == EXPECTED
+    assert again.unseen == ()
+    saw_it_gone = learn(said, made.sweep(1, ALL, gone=[(8, 4)]).facts, EXPECTED)
+    assert [one.name for one in saw_it_gone.unseen] == ["gpu-008 mlx5_6"]
+
+
+NO_RATE = {"ports/1/rate": ""}
+
+
+def test_a_rate_that_nobody_can_read_is_not_the_expected_rate() -> None:
+    found = view({4: facts(4, {"mlx5_1": NO_RATE})})
+    assert port(found, 4, 1).seen.rate_gbps is None  # type: ignore[union-attr]
+    assert odd(found) == {"gpu-004 mlx5_1": "not known"}
+    assert port(found, 4, 1).says == "is ACTIVE, but gpu-004 does not show its rate, 400 Gb/s expected"
+    assert pattern_of(found).level == "unknown"
+
+
+def test_a_port_that_shows_no_state_is_not_known() -> None:
+    found = view({4: facts(4, {"mlx5_1": {"ports/1/state": ""}})})
+    assert odd(found) == {"gpu-004 mlx5_1": "not known"}
+    assert port(found, 4, 1).says == "gpu-004 does not show the state of mlx5_1"
+
+
+def test_a_cable_that_nobody_ever_saw_is_not_missed_in_the_fabric() -> None:
+    """A rail may be a fabric of its own, and RoCE ports are in none: only a cable that was seen once can be gone."""
+    answers = {**WELL, "gpu-006": Answer("timeout")}
+    found = compare(NODES, RAILS_ONLY, answers, swept_of(0), fabric_at=1.0)
+    assert odd(found) == {f"gpu-006 {hca}": "not known" for hca in HCAS}
+
+
 def test_before_anything_is_expected_ports_are_up_not_as_expected() -> None:
     found = view({3: facts(3, {"mlx5_5": DOWN}), 6: Answer("timeout")}, expected=None, swept=None)
     assert {one.word for one in found.ports} == {"up", "down", "not known"}
@@ -206,7 +287,9 @@ def test_a_node_without_infiniband_among_others_has_no_ports_and_one_that_should
     assert len(view({4: answer}, expected=None).ports) == (COUNT - 1) * 8
     found = view({4: answer})
     assert set(odd(found).values()) == {"missing"}
-    assert pattern_of(found).says == "All 8 ports of gpu-004 are missing: the node itself, its power or its driver."
+    assert (
+        pattern_of(found).says == "All 8 known ports of gpu-004 are missing: the node itself, its power or its driver."
+    )
 
 
 # The sentence --------------------------------------------------------------------------------------------------
@@ -228,11 +311,11 @@ ALL = range(1, COUNT + 1)
             "port",
             "One port, both neighbours fine: gpu-012 mlx5_5 → leaf-03 port 12 is the cable or its ends.",
         ),
-        ([(12, 3), (12, 5)], "node", "2 of 8 ports of gpu-012 are down, and no other node's: its adapters."),
+        ([(12, 3), (12, 5)], "node", "2 of 8 known ports of gpu-012 are down, and no other node's: its adapters."),
         (
             [(12, r) for r in range(8)],
             "node",
-            "All 8 ports of gpu-012 are down: the node itself, its power or its driver.",
+            "All 8 known ports of gpu-012 are down: the node itself, its power or its driver.",
         ),
         (
             [(n, 3) for n in ALL],
@@ -264,6 +347,71 @@ ALL = range(1, COUNT + 1)
 def test_the_sentence_follows_the_shape(places: list[tuple[int, int]], kind: str, says: str) -> None:
     found = pattern_of(view(down(places), swept=None))
     assert (found.kind, found.level, found.says) == (kind, "bad", says)
+
+
+def only(n: int, changes: Changes, silent: int) -> Answer:
+    """Node `n` with these changes, of which the last `silent` adapters do not answer."""
+    answer = facts(n, changes, gone=HCAS[8 - silent :])
+    assert answer.facts is not None
+    mute = tuple(Silent(hca, "timeout", "no answer") for hca in HCAS[8 - silent :])
+    return dataclasses.replace(answer, facts=dataclasses.replace(answer.facts, silent=mute))
+
+
+def test_a_node_is_not_blamed_whole_on_two_of_its_eight_ports() -> None:
+    two = view({12: only(12, {"mlx5_0": DOWN, "mlx5_1": DOWN}, silent=6)}, swept=None)
+    assert two.tally == {"as expected": (COUNT - 1) * 8, "down": 2, "not known": 6}
+    found = pattern_of(two)
+    assert (found.kind, dict(found.subject), found.whole) == ("scattered", {}, False)
+    assert found.says == ("All 2 known ports of gpu-012 are down: the node or the cables, 2 ports are too few to tell.")
+    three = view({12: only(12, {"mlx5_0": DOWN, "mlx5_1": DOWN, "mlx5_4": DOWN}, silent=5)}, swept=None)
+    assert (pattern_of(three).kind, pattern_of(three).whole) == ("node", True)
+
+
+@pytest.mark.parametrize(
+    ("slow", "kind", "says"),
+    [
+        (
+            [(12, rail) for rail in range(8)],
+            "node",
+            "All 8 known ports of gpu-012 are not as expected: the node's settings or its cabling.",
+        ),
+        (
+            [(12, 3), (12, 5)],
+            "node",
+            "2 of 8 known ports of gpu-012 are not as expected, and no other node's: its adapters or their cables.",
+        ),
+        (
+            [(n, 3) for n in range(1, COUNT + 1)],
+            "leaf",
+            "All 16 known ports of leaf-03 are not as expected, and no other leaf's: "
+            "the leaf's settings or its cabling.",
+        ),
+        (
+            [(12, rail) for rail in range(8)] + [(3, 1)],
+            "node",
+            "All 8 known ports of gpu-012 are not as expected: the node's settings or its cabling. "
+            "Besides it 1 port on 1 node.",
+        ),
+    ],
+)
+def test_what_is_up_and_differs_is_not_blamed_on_power_or_a_driver(
+    slow: list[tuple[int, int]], kind: str, says: str
+) -> None:
+    numbers = {n for n, _ in slow}
+    found = pattern_of(view({n: facts(n, {HCAS[r]: SLOW for m, r in slow if m == n}) for n in numbers}, swept=None))
+    assert (found.kind, found.level, found.says) == (kind, "warn", says)
+
+
+@pytest.mark.parametrize(("count", "kind"), [(8, "scattered"), (9, "leaf")])
+def test_half_of_a_leaf_is_not_yet_the_leaf(count: int, kind: str) -> None:
+    found = pattern_of(view(down([(n, 3) for n in range(1, count + 1)]), swept=None))
+    assert (found.kind, dict(found.subject)) == (kind, {"switch": "leaf-03"} if kind == "leaf" else {})
+
+
+@pytest.mark.parametrize(("count", "kind"), [(8, "scattered"), (9, "rail")])
+def test_half_of_a_rail_is_not_yet_the_rail(count: int, kind: str) -> None:
+    found = pattern_of(view(down([(n, 3) for n in range(1, count + 1)]), expected=RAILS_ONLY, swept=None))
+    assert found.kind == kind
 
 
 def test_a_leaf_is_not_named_on_two_known_ports() -> None:
@@ -309,6 +457,10 @@ def test_nothing_known_is_said_so() -> None:
         pattern_of(compare(NODES, None, {}, None)).says == "No port is known yet: no node has answered for its ports."
     )
     assert pattern_of(compare(NODES, EXPECTED, {}, None)).says == "Nothing is known of 128 ports: no node has answered."
+    answered = {"gpu-004": facts(4, dict.fromkeys(HCAS, NO_RATE))}
+    assert pattern_of(compare(["gpu-004"], EXPECTED, answers=answered)).says == (
+        "Nothing is known of 8 ports: no port shows enough."
+    )
 
 
 # The layout ----------------------------------------------------------------------------------------------------
@@ -397,6 +549,21 @@ def test_a_leaf_whose_ports_are_all_down_is_the_switch_and_the_ports_are_its_con
     two = verdict(down([(n, 3) for n in (4, 9)]))
     assert {cause for cause, _ in two} == {"ib.link_down"}
     assert len(two) == 2
+
+
+def test_three_ports_of_a_leaf_on_two_nodes_are_not_yet_the_switch_to_diagnosis() -> None:
+    """All known ports of leaf-03 down, but of two nodes only: two cables to one of them are the likelier trouble."""
+    shared = tuple(
+        dataclasses.replace(one, leaf="leaf-03", leaf_guid=f"{made.leaf_guid(3):016x}", leaf_port=60)
+        if (one.node, one.rail) == ("gpu-001", 2) else one
+        for one in EXPECTED.ports
+        if one.rail != 3 or one.node in ("gpu-001", "gpu-002")
+    )  # fmt: skip
+    places = [(1, 2), (1, 3), (2, 3)]
+    assert pattern_of(view(down(places), Topology(shared), None)).whole
+    named = verdict(down(places), Topology(shared))
+    assert named
+    assert {cause for cause, _ in named} == {"ib.link_down"}
 
 
 def test_a_node_without_any_of_its_adapters_is_one_hypothesis() -> None:

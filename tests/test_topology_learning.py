@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +12,19 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from incidents import fabric
 from incidents.models import ExpectedTopology, Incident, Node, SuiteRun
 from incidents.queries.incident import matrix
 from incidents.queries.lines import lines
 from incidents.queries.topology import page
-from incidents.services import response, topology
+from incidents.services import diagnosing, response, topology
 from incidents.services.fleet import Login, Refused, add_nodes
+from probes.catalog._ib_facts import Silent
+from probes.core import facts_as_json
 from tests.support import fabric as made
-from tests.support.evidence import store
+from tests.support.evidence import stopped_rank, store
 from tests.support.fabric import DOWN
 from tests.support.fleets import main, person
 
@@ -105,6 +110,133 @@ def test_nodes_outside_the_incident_keep_what_was_expected_of_them(incident: Inc
     expected, _ = fabric.expected_of(fabric.stored_for(main()))
     assert expected is not None and len(expected.ports) == 32
     assert all(port.leaf for port in expected.ports), "nobody asked the fabric this time: its cables are still known"
+
+
+def test_a_sweep_of_one_rail_leaves_the_cables_of_the_others_known_and_says_what_it_did_not_see(
+    client: Client, incident: Incident
+) -> None:
+    ada = person("ada", "commander")
+    seen(incident)
+    topology.learn_topology(incident, ada)
+    whole, _ = fabric.expected_of(fabric.stored_for(main()))
+    text = made.sweep_text(NUMBERS)
+    for rail in range(1, 8):  # the same fabric, where these rails are others than ours
+        text = text.replace(f"{made.leaf_guid(rail):016x}", f"{made.leaf_guid(rail + 100):016x}")
+        for n in NUMBERS:
+            text = text.replace(f"{made.guid(n, rail):016x}", f"{made.guid(n + 1000, rail):016x}")
+    store(incident, [made.read_text("gpu-001", "ib.fabric", text)], suite="fabric")
+    assert page(incident).view.tally == {"as expected": 32}
+    client.force_login(ada)
+    shown = client.get(reverse("topology", args=[incident.pk]) + "?node=gpu-002&port=mlx5_5:1").content.decode()
+    assert "The fabric that gpu-001 sees does not have leaf-01, leaf-02, leaf-03," in shown
+    assert "no link there" not in shown
+    topology.learn_topology(incident, ada)
+    assert fabric.expected_of(fabric.stored_for(main()))[0] == whole
+
+
+def gone(number: int) -> Incident:
+    """An incident on one node of which an adapter is gone, judged by what is expected until now."""
+    one = response.declare(main(), made.name(number), None)
+    store(one, [made.ports(number, gone=("mlx5_9",))], suite="ib.ports")
+    diagnosing.judge(one.pk)
+    return one
+
+
+def cause(incident: Incident) -> str:
+    return incident.rankings.first().cause  # type: ignore[union-attr]
+
+
+def test_what_is_learned_is_evidence_for_every_open_incident_of_the_fleet(
+    incident: Incident, rung: list[int], django_capture_on_commit_callbacks: Any
+) -> None:
+    ada = person("ada", "commander")
+    missing, closed = gone(4), gone(4)
+    Incident.objects.filter(pk=closed.pk).update(closed_at=timezone.now())
+    without = response.declare(main(), "gpu-002", None)
+    store(without, stopped_rank("gpu-002"))
+    diagnosing.judge(without.pk)
+    seen(incident)
+    diagnosing.judge(incident.pk)
+    assert (cause(missing), diagnosing.sweep_unjudged()) == ("unknown", 0)
+    rung.clear()
+    with django_capture_on_commit_callbacks(execute=True):
+        row = topology.learn_topology(incident, ada)
+    assert rung == [incident.pk, missing.pk], "neither the closed one nor the one that never asked for ports"
+    assert diagnosing.sweep_unjudged() == 2
+    assert (cause(missing), cause(closed)) == ("ib.link_down", "unknown")
+    assert missing.rankings.first().topology == row  # type: ignore[union-attr]
+    assert diagnosing.sweep_unjudged() == 0, "once, also where the verdict stays as it was"
+
+
+def test_the_command_too_has_open_incidents_judged_again(incident: Incident) -> None:
+    seen(incident, sweep=False)
+    diagnosing.judge(incident.pk)
+    topology.learn_fleet(main(), None, made.sweep_text(NUMBERS), "net.out")
+    assert diagnosing.sweep_unjudged() == 1
+
+
+def test_what_is_learned_while_a_worker_judges_is_not_passed_over(
+    incident: Incident, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen(incident)
+    missing = gone(4)
+    store(missing, [made.ports(4, gone=("mlx5_9",))], suite="ib.ports")
+    original = diagnosing.told
+
+    def told(diagnosis: Any) -> dict[str, Any]:
+        monkeypatch.setattr(diagnosing, "told", original)
+        topology.learn_topology(incident, person("ada", "commander"))
+        return original(diagnosis)
+
+    monkeypatch.setattr(diagnosing, "told", told)
+    assert diagnosing.judge(missing.pk) == 2
+    assert cause(missing) == "ib.link_down"
+
+
+def test_nothing_is_learned_of_an_adapter_that_does_not_answer(incident: Incident) -> None:
+    reading = made.ports(2, gone=("mlx5_9",))
+    mute = dataclasses.replace(reading.facts, silent=(Silent("mlx5_9", "timeout", "no answer in 5 s"),))
+    seen(incident, dataclasses.replace(reading, facts=mute, facts_json=facts_as_json(mute)))
+    assert page(incident).storing.against == "gpu-002 mlx5_9 does not answer."
+    with pytest.raises(Refused, match="These adapters did not answer: gpu-002 mlx5_9"):
+        topology.learn_topology(incident, person("ada", "commander"), topology.LEAVE_OUT)
+    assert not ExpectedTopology.objects.exists()
+
+
+# As in config/settings.py, written out: whoever loosens it there or for this page must say so here.
+POLICY = {
+    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "font-src 'self'",
+    "connect-src 'self'", "manifest-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+    "object-src 'none'",
+}  # fmt: skip
+
+
+def test_the_policy_of_this_page_is_that_of_all_but_for_pictures_of_its_own_making(
+    client: Client, incident: Incident
+) -> None:
+    client.force_login(person("vic", "viewer"))
+
+    def policy(name: str) -> list[str]:
+        header = client.get(reverse(name, args=[incident.pk])).headers["Content-Security-Policy"]
+        return sorted(part.strip() for part in header.split(";"))
+
+    assert policy("incident") == sorted(POLICY)
+    assert policy("topology") == sorted(POLICY - {"img-src 'self'"} | {"img-src 'self' data:"})
+
+
+def test_the_head_of_the_tab_is_that_of_the_incident(client: Client, incident: Incident) -> None:
+    """Also how it may be closed, from here too."""
+    client.force_login(person("cam", "commander"))
+
+    def head(name: str) -> str:
+        shown = client.get(reverse(name, args=[incident.pk])).content.decode()
+        found = re.search(r'<div class="incident-head">.*?</details>', shown, re.DOTALL)
+        assert found
+        return re.sub(r'name="csrfmiddlewaretoken" value="\w+"|T\+[\d:]+', "", found[0])
+
+    assert "4 nodes" in head("topology")
+    assert '<option value="handed over">' in head("topology")
+    assert head("topology") == head("incident")
 
 
 def test_a_later_look_that_fails_leaves_nothing_green(incident: Incident) -> None:

@@ -12,6 +12,7 @@ from django.db.models import Q
 from incidents.models.incident import PHASES, Incident
 from incidents.models.runbooks import RunbookRun
 from incidents.models.runs import Reading
+from incidents.models.topology import ExpectedTopology
 
 # The question that every verdict asks, and its answers.
 IS_THIS_IT = "Is this the cause?"
@@ -34,12 +35,14 @@ class Ranking(models.Model):
     """One judgement of all evidence that there was. Never changed: new evidence makes a new one, the latest counts.
 
     `body` is what `python -m probes explain --json` prints (docs/explain.md), so hypotheses and paths are read in one
-    way everywhere. `cause`, `subject` and `probability` are those of its first hypothesis.
+    way everywhere. `cause`, `subject` and `probability` are those of its first hypothesis. `topology` is what was
+    expected of the fabric when it was judged.
     """
 
     incident = models.ForeignKey(Incident, on_delete=models.PROTECT, related_name="rankings")
     at = models.DateTimeField()
     readings = models.PositiveBigIntegerField(help_text="the last reading that it rests on")
+    topology = models.ForeignKey(ExpectedTopology, on_delete=models.PROTECT, null=True, related_name="+")
     cause = models.CharField(max_length=40)
     subject = models.JSONField(default=dict)
     probability = models.FloatField()

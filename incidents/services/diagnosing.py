@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 
 from celery import current_app
 from django.db import transaction
-from django.db.models import F, Max, Q
+from django.db.models import Exists, F, Max, OuterRef, Q
 from django.utils import timezone
 
 from incidents import fabric
-from incidents.models import Incident, Ranking, Reading
+from incidents.models import ExpectedTopology, Fleet, Incident, Ranking, Reading
 from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
 from incidents.services.timeline import tell
@@ -81,9 +81,10 @@ def _judge(incident_id: int) -> int:
     if newest <= incident.judged_reading:
         return 0
     asked = incident.nodes.values_list("name", flat=True)
-    expected, _ = fabric.expected_of(fabric.stored_for(incident.fleet))
+    stored_topology = fabric.stored_for(incident.fleet)
+    expected, _ = fabric.expected_of(stored_topology)
     body = told(diagnose(evidence_of(incident, newest), asked, expected))
-    ranking = _record(incident, newest, body)
+    ranking = _record(incident, newest, body, stored_topology)
     if ranking is not None:
         look_closer(incident, ranking)
     return 1
@@ -97,10 +98,14 @@ def evidence_of(incident: Incident, until: int) -> Iterator[Seen]:
 
 
 @transaction.atomic
-def _record(incident: Incident, newest: int, body: dict[str, object]) -> Ranking | None:
+def _record(
+    incident: Incident, newest: int, body: dict[str, object], topology: ExpectedTopology | None
+) -> Ranking | None:
     """Keep a ranking that says something new, else None. The incident's row is locked, so that two cannot cross."""
     row = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
     if newest <= row.judged_reading:
+        return None
+    if fabric.stored_for(row.fleet) != topology:  # stored meanwhile: the incident stays behind, and is judged again
         return None
     Incident.objects.filter(pk=row.pk).update(judged_reading=newest)
     before = row.rankings.first()
@@ -111,6 +116,7 @@ def _record(incident: Incident, newest: int, body: dict[str, object]) -> Ranking
         incident=row,
         at=timezone.now(),
         readings=newest,
+        topology=topology,
         cause=first["cause"],
         subject=first["subject"],
         probability=first["probability"],
@@ -139,6 +145,19 @@ def _tell(incident: Incident, ranking: Ranking, says: str) -> None:
         tell(incident, "verdict", ranking=ranking.pk, **now, probability=ranking.probability, says=says, change=change)
     else:
         tell(incident, "ranking", ranking=ranking.pk)
+
+
+def judge_again(fleet: Fleet) -> None:
+    """What is expected of a fleet's fabric has changed: its open incidents with readings of it are as if never judged.
+
+    Within the transaction that changes it.
+    """
+    readings = Reading.objects.filter(run__incident=OuterRef("pk"), probe__in=(fabric.PORTS, fabric.SWEEP))
+    concerned = Incident.objects.filter(Exists(readings), fleet=fleet, closed_at=None)
+    pks = list(concerned.select_for_update(of=("self",)).order_by("pk").values_list("pk", flat=True))
+    Incident.objects.filter(pk__in=pks).update(judged_reading=0)
+    for pk in pks:
+        ring_on_commit(pk)
 
 
 def sweep_unjudged() -> int:

@@ -11,13 +11,14 @@ from django.utils import timezone
 from incidents import fabric
 from incidents.fabric import FabricSeen
 from incidents.models import ExpectedTopology, Fleet, Incident, Node, SuiteRun, User
+from incidents.services.diagnosing import judge_again
 from incidents.services.fleet import Refused
 from incidents.services.runs import start_suite
 from incidents.services.timeline import tell
 from probes import nodeset
 from probes.catalog.ib_fabric import parse
 from probes.core import ParseError
-from probes.topology import ExpectedPort, Learned, Topology, learn
+from probes.topology import Learned, Topology, learn
 
 SWEEP_SUITE = "fabric"  # one node's ports, and the fabric as that node sees it
 LEAVE_OUT, EXPECT = "leave out", "expect"  # what a person says of ports that are not up
@@ -61,6 +62,7 @@ def learn_topology(incident: Incident, by: User, not_up: str = "", newest: int |
     `not_up` is LEAVE_OUT or EXPECT, for ports that are not up: whether a cable belongs there only a person knows.
     `newest` is the last reading that the person saw: what came after it must be looked at first. Raises Refused.
     """
+    _alone(incident.fleet)  # before any incident: storing touches several of them
     locked = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
     seen = fabric.seen_in(locked)
     if newest is not None and seen.newest != newest:
@@ -103,29 +105,34 @@ def store(
 ) -> tuple[ExpectedTopology, Learned]:
     """One more version of a fleet's expected topology. Nodes that are not in `seen` stay as they were.
 
-    Within a transaction. Raises Refused while something is not known, or when it would store a broken fabric as right.
+    Open incidents are judged again by it. Within a transaction. Raises Refused while something is not known, or when it
+    would store a broken fabric as right.
     """
-    Fleet.objects.select_for_update(no_key=True).get(pk=fleet.pk)  # two people may say so at once
+    _alone(fleet)
     before, _ = fabric.expected_of(fabric.stored_for(fleet))
     learned = checked(seen, before, not_up)
     mine = learned.topology(not_up == EXPECT)
     there = set(fleet.nodes.values_list("name", flat=True))
     kept = [port for port in before.ports if port.node in there and port.node not in seen.nodes] if before else []
-    known = {(port.guid, port.port): port for port in before.ports if port.leaf and port.guid} if before else {}
-    ports = [_with_cable(port, known) for port in mine.ports] if seen.fabric is None else list(mine.ports)
-    whole = Topology(tuple(sorted([*kept, *ports], key=lambda port: (port.node, port.rail, port.port))))
+    whole = Topology(tuple(sorted([*kept, *mine.ports], key=lambda port: (port.node, port.rail, port.port))))
     if seen.fabric is not None:
         source += f", fabric seen from {seen.fabric_node}"
     row = ExpectedTopology.objects.create(fleet=fleet, at=timezone.now(), by=by, source=source[:200], body=whole.body())
+    judge_again(fleet)
     return row, learned
+
+
+def _alone(fleet: Fleet) -> None:
+    """Two people may say at once what is expected of a fleet."""
+    Fleet.objects.select_for_update(no_key=True).get(pk=fleet.pk)
 
 
 def adopt(fleet: Fleet, nodes: Iterable[str], told: Topology | None, source: str) -> None:
     """What a recording says of its own nodes, in place of whatever was expected of nodes of these names.
 
-    Within a transaction.
+    Within a transaction. Incidents that were judged by what was expected before stay as they are.
     """
-    Fleet.objects.select_for_update(no_key=True).get(pk=fleet.pk)
+    _alone(fleet)
     before, _ = fabric.expected_of(fabric.stored_for(fleet))
     mine = set(nodes)
     others = [port for port in before.ports if port.node not in mine] if before else []
@@ -133,12 +140,6 @@ def adopt(fleet: Fleet, nodes: Iterable[str], told: Topology | None, source: str
     if before is None and not whole.ports or before is not None and set(before.ports) == set(whole.ports):
         return
     ExpectedTopology.objects.create(fleet=fleet, at=timezone.now(), by=None, source=source[:200], body=whole.body())
-
-
-def _with_cable(port: ExpectedPort, known: dict[tuple[str, int], ExpectedPort]) -> ExpectedPort:
-    """A cable that was seen before is not forgotten because nobody asked the fabric this time."""
-    old = known.get((port.guid, port.port))
-    return replace(port, leaf=old.leaf, leaf_guid=old.leaf_guid, leaf_port=old.leaf_port) if old else port
 
 
 def checked(seen: FabricSeen, before: Topology | None, not_up: str) -> Learned:

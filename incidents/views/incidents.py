@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
@@ -70,23 +71,31 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
     now = timezone.now()
     verdict = _verdict(incident)
     return {
-        "incident": incident,
-        "now": now,
-        "t_plus": clock.t_plus(incident.t0, incident.closed_at or now),
-        "idle": clock.span(incident.impact_at, incident.t0) if incident.impact_at else "",
+        **head_of(incident, user, len(found.nodes), now),
         "phases": queries.phases(incident, now),
         "next_phase": clock.TITLES.get(clock.next_phase(incident.phase) or ""),
         "to_next": clock.LEADS_TO.get(clock.next_phase(incident.phase) or ""),
         **verdict,
         "runbook": runbook.panel(incident, verdict.get("lead"), user.pk),
-        **_endings(incident),
         "word": word_at_hand(incident),
         "scope": queries.scope_wanted(incident) if not found.nodes else None,
         "matrix": found,
         "standouts": queries.standouts(found),
         "lines": lines(incident),
-        "commands": incident.commander_id == user.pk,
         "note_key": uuid.uuid4(),
+    }
+
+
+def head_of(incident: Incident, user: User, nodes: int, now: datetime) -> dict[str, object]:
+    """What the head of each of an incident's pages shows; `nodes` is their number."""
+    return {
+        "incident": incident,
+        "now": now,
+        "t_plus": clock.t_plus(incident.t0, incident.closed_at or now),
+        "idle": clock.span(incident.impact_at, incident.t0) if incident.impact_at else "",
+        "node_count": nodes,
+        "commands": incident.commander_id == user.pk,
+        **_endings(incident),
     }
 
 

@@ -15,14 +15,13 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from incidents import clock
 from incidents.models import Incident, User
 from incidents.queries import node_card
 from incidents.queries import topology as queries
-from incidents.queries.incident import Matrix
 from incidents.services import topology as services
 from incidents.services.fleet import Refused
 from incidents.views.acting import by, found_or_404, number, post_only
+from incidents.views.incidents import head_of
 
 PARTS = ("title", "says", "figure", "words", "expected", "card")
 SLOTS = ("head", *(f"topology_{part}" for part in PARTS))
@@ -32,18 +31,12 @@ PLOTLY = {"img-src": ["data:"]}
 
 
 def _context(incident: Incident, user: User, node: str, port: str) -> dict[str, Any]:
-    now = timezone.now()
     found = queries.page(incident)
     nodes = list(found.view.nodes)
     if not node and found.pattern.kind in ("port", "node"):
         node = found.pattern.ports[0].port.node
     return {
-        "incident": incident,
-        "now": now,
-        "t_plus": clock.t_plus(incident.t0, incident.closed_at or now),
-        "idle": clock.span(incident.impact_at, incident.t0) if incident.impact_at else "",
-        "commands": incident.commander_id == user.pk,
-        "matrix": Matrix(nodes, [], {}, 0, 0),  # type: ignore[arg-type]  # the head counts its nodes
+        **head_of(incident, user, len(nodes), timezone.now()),
         "topology": found,
         "card": node_card.card(incident, found, node, port) if node else None,
         "asked_node": node,

@@ -35,8 +35,10 @@ class Learned:
 
 
 def learn(answers: Mapping[str, IbPorts], fabric: Fabric | None = None, before: Topology | None = None) -> Learned:
-    """Expected ports of these nodes; cables where the fabric has them, by node GUID. `before`: what was expected."""
+    """Expected ports of these nodes; cables where the fabric has them, by node GUID. `before`: what was expected, whose
+    cables stay known as far as their switches were not seen this time."""
     cables = Cables(fabric)
+    known = {(port.guid, port.port): port for port in before.ports if port.guid and port.leaf} if before else {}
     up: list[ExpectedPort] = []
     not_up: list[ExpectedPort] = []
     spare = 0
@@ -48,13 +50,21 @@ def learn(answers: Mapping[str, IbPorts], fabric: Fabric | None = None, before: 
             if is_spare(port, ports):
                 spare += 1
                 continue
-            found = as_expected_port(node, rail, port, rate, cables)
+            found = _with_cable(as_expected_port(node, rail, port, rate, cables), known, cables)
             slow = found.rate_gbps is not None and rate is not None and found.rate_gbps < rate
             (up if is_up(port) and not slow else not_up).append(_at_least(found, rate))
     not_up += _not_there_any_more(up + not_up, before) if before else []
     silent = tuple(f"{node} {one.hca}" for node, facts in answers.items() for one in facts.silent)
     unseen = tuple(port for port in up if cables.asked and not port.leaf)
     return Learned(tuple(up), tuple(not_up), spare, silent, unseen)
+
+
+def _with_cable(port: ExpectedPort, known: Mapping[tuple[str, int], ExpectedPort], cables: Cables) -> ExpectedPort:
+    """Its cable as it was known, unless the fabric shows another, or shows its switch without it."""
+    old = known.get((port.guid, port.port))
+    if old is None or port.leaf or cables.covers(old):
+        return port
+    return replace(port, leaf=old.leaf, leaf_guid=old.leaf_guid, leaf_port=old.leaf_port)
 
 
 def _not_there_any_more(ports: Sequence[ExpectedPort], before: Topology) -> list[ExpectedPort]:

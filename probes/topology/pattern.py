@@ -1,7 +1,8 @@
 """What the ports that are not as expected have in common, decided from their shape, in one sentence.
 
 One port is a cable, several of one node are the node, all of a leaf are the leaf, one rail over many nodes is what that
-rail shares. Nothing is named on fewer than three known ports of a leaf, and nothing that is not known counts as fine.
+rail shares. No node and no leaf is named whole on fewer than three known ports, and nothing that is not known counts as
+fine.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from probes.topology.states import DIFFERS, DOWN, MISSING, OK, UNKNOWN, PortState, View
 
-FEWEST = 3  # known ports of a leaf, or nodes of a rail, before it may be named; judgement
+FEWEST = 3  # known ports of a leaf or of a whole node, or nodes of a rail, before it may be named; judgement
 MOST_SHARE = 0.5  # of a group's known ports, before it is more likely the group than some of its members; judgement
 
 
@@ -36,7 +37,8 @@ def pattern_of(view: View) -> Pattern:
     if not view.ports:
         return Pattern("unknown", "unknown", "No port is known yet: no node has answered for its ports.")
     if not known:
-        return Pattern("unknown", "unknown", f"Nothing is known of {_ports(len(view.ports))}: no node has answered.")
+        why = "no port shows enough" if any(port.seen for port in view.ports) else "no node has answered"
+        return Pattern("unknown", "unknown", f"Nothing is known of {_ports(len(view.ports))}: {why}.")
     bad = [port for port in known if port.state in (DOWN, MISSING)]
     odd = bad or [port for port in known if port.state == DIFFERS]
     rest = len(view.ports) - len(known)
@@ -114,11 +116,22 @@ def _one_node(odd: Sequence[PortState], known: Sequence[PortState], level: str) 
         of_leaf = [port for port in known if _leaf(port) == next(iter(leaves))]
         if len(of_leaf) == len(odd) and _without(of_node, odd):
             return None  # its other ports, on other leaves, are fine: perhaps the leaf
-    if len(odd) == len(of_node):
-        says = f"All {_ports(len(odd))} of {node} are {_what(odd)}: the node itself, its power or its driver."
-    else:
-        says = f"{len(odd)} of {len(of_node)} ports of {node} are {_what(odd)}, and no other node's: its adapters."
-    return Pattern("node", level, says, {"node": node}, tuple(odd), whole=len(odd) == len(of_node))
+    if len(odd) < len(of_node):
+        some = f"{len(odd)} of {len(of_node)} known ports of {node} are {_what(odd)}, and no other node's"
+        blame = "its adapters" if level == "bad" else "its adapters or their cables"
+        return Pattern("node", level, f"{some}: {blame}.", {"node": node}, tuple(odd))
+    all_known = f"All {len(odd)} known ports of {node} are {_what(odd)}"
+    if len(odd) < FEWEST:
+        says = f"{all_known}: the node or the cables, {len(odd)} ports are too few to tell."
+        return Pattern("scattered", level, says, {}, tuple(odd))
+    return Pattern("node", level, f"{all_known}: {_blame('node', level)}.", {"node": node}, tuple(odd), whole=True)
+
+
+def _blame(kind: str, level: str) -> str:
+    """What a whole node or leaf has in common. Ports that are up at the wrong rate or place have power and a driver."""
+    if level != "bad":
+        return f"the {'node' if kind == 'node' else 'leaf'}'s settings or its cabling"
+    return "the leaf switch" if kind == "leaf" else "the node itself, its power or its driver"
 
 
 def _leaf(port: PortState) -> str:
@@ -138,7 +151,7 @@ def _one_leaf(odd: Sequence[PortState], known: Sequence[PortState], level: str) 
         )
         return Pattern("scattered", level, says, {}, tuple(odd))
     if len(odd) == len(of_leaf):
-        says = f"All {len(odd)} known ports of {name} are {_what(odd)}, and no other leaf's: the leaf switch."
+        says = f"All {len(odd)} known ports of {name} are {_what(odd)}, and no other leaf's: {_blame('leaf', level)}."
         return Pattern("leaf", level, says, {"switch": name}, tuple(odd), whole=True)
     some = f"{len(odd)} of {len(of_leaf)} known ports of {name}"
     says = f"{some} are {_what(odd)}, and no other leaf's: {name} or its cables."
@@ -170,8 +183,7 @@ def _largest(odd: Sequence[PortState], known: Sequence[PortState], level: str) -
         ports = whole[0]
         rest = _without(odd, ports)
         name = ports[0].port.leaf if kind == "leaf" else ports[0].port.node
-        blame = "the leaf switch" if kind == "leaf" else "the node itself, its power or its driver"
-        says = f"All {len(ports)} known ports of {name} are {_what(ports)}: {blame}."
+        says = f"All {len(ports)} known ports of {name} are {_what(ports)}: {_blame(kind, level)}."
         subject = {"switch" if kind == "leaf" else "node": name}
         return Pattern(
             kind, level, f"{says} Besides it {_ports(len(rest))} on {_nodes(rest)}.", subject, tuple(ports), whole=True

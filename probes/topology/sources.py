@@ -53,6 +53,10 @@ class Cables:
         """The other end of this adapter's port; None when there is none, or the GUID is not known."""
         return self._ends.get((guid, port)) if guid else None
 
+    def covers(self, port: ExpectedPort) -> bool:
+        """Whether the sweep saw the switch that the port belongs into: only then can it miss the port there."""
+        return self.asked and (not port.leaf_guid or port.leaf_guid in self.guids)
+
 
 def is_up(port: Port) -> bool:
     return port.state in ("ACTIVE", "ACTIVE_DEFER")

@@ -63,7 +63,8 @@ class PortState:
 class View:
     """All ports of the asked nodes. `unexpected`: sentences about ports that are there and not expected.
 
-    `comparable`: the fabric that was seen has switches of the expected one; without that it says nothing of a port.
+    `comparable`: the fabric that was seen has switches of the expected one. `unswept`: names of expected switches that
+    it has not, such as those of other rails: of their ports it says nothing.
     """
 
     nodes: tuple[str, ...]
@@ -71,6 +72,7 @@ class View:
     unexpected: tuple[str, ...]
     comparable: bool
     fabric_asked: bool
+    unswept: tuple[str, ...] = ()
 
     @property
     def tally(self) -> Counter[str]:
@@ -93,19 +95,20 @@ def compare(
     mine: dict[str, list[ExpectedPort]] = {}
     for port in expected.of(nodes).ports if expected else ():
         mine.setdefault(port.node, []).append(port)
-    comparable = _comparable(expected, cables)
     states: list[PortState] = []
     unexpected: list[str] = []
     for node in nodes:
         answer = answers.get(node)
         if node in mine:
-            states += (_state(port, answer, cables if comparable else Cables(None)) for port in mine[node])
+            states += (_state(port, answer, cables) for port in mine[node])
             unexpected += _unexpected(node, mine[node], answer)
         elif answer is not None and answer.facts is not None:
             seen = as_seen(node, answer.facts, cables)
             states += (_not_expected(_state(port, answer, cables)) for port in seen)
     states += _of_silent_nodes(nodes, states, answers)
-    return View(tuple(nodes), tuple(states), tuple(unexpected), comparable, cables.asked)
+    beyond = (port for ports in mine.values() for port in ports if cables.asked and not cables.covers(port))
+    unswept = tuple(sorted({port.leaf for port in beyond}))
+    return View(tuple(nodes), tuple(states), tuple(unexpected), _comparable(expected, cables), cables.asked, unswept)
 
 
 def _not_expected(state: PortState) -> PortState:
@@ -149,8 +152,9 @@ def _found(port: ExpectedPort, facts: IbPorts) -> Port | None:
 
 def _state(port: ExpectedPort, answer: Answer | None, cables: Cables) -> PortState:
     end = cables.end(port.guid, port.port)
-    # Only where the cable was seen once does its absence say anything.
-    gone = cables.asked and end is None and bool(port.leaf_guid and port.guid)
+    covered = cables.covers(port)
+    # Only where the cable was seen once, and its switch was seen now, does its absence say anything.
+    gone = covered and end is None and bool(port.leaf_guid and port.guid)
     if answer is None or answer.outcome not in ("ok", "absent"):
         return _unanswered(port, answer, end, gone)
     found = _found(port, answer.facts) if answer.facts is not None else None
@@ -163,7 +167,7 @@ def _state(port: ExpectedPort, answer: Answer | None, cables: Cables) -> PortSta
         still = "the fabric has its cable up" if end and not older else ""
         disagree = f"{port.name} is {clean(found.state)} on its node, but {still}" if still else ""
         return PortState(port, DOWN, _down(found), disagree, seen=found, end=end)
-    return _up(port, found, end, gone, older)
+    return _up(port, found, _End(end, covered, gone, older))
 
 
 def _unanswered(port: ExpectedPort, answer: Answer | None, end: End | None, gone: bool) -> PortState:
@@ -189,23 +193,41 @@ def _down(found: Port) -> str:
     return f"{clean(found.state or '')}, physical state {clean(phys)}" + (f": {meaning}" if meaning else "")
 
 
-def _up(port: ExpectedPort, found: Port, end: End | None, gone: bool, older: bool) -> PortState:
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What the sweep says of a cable. `covered`: it saw the switch where it belongs; `gone`: and not this port there;
+    `older`: it was before the node's own answer."""
+
+    end: End | None
+    covered: bool
+    gone: bool
+    older: bool
+
+
+def _up(port: ExpectedPort, found: Port, swept: _End) -> PortState:
     wrong = []
+    disagree = ""
+    end = swept.end
     if port.rate_gbps and found.rate_gbps is not None and found.rate_gbps < port.rate_gbps:
         lanes = f" on {found.width} lanes" if found.width in (1, 2) else ""
         wrong.append(f"runs at {found.rate_gbps:g} Gb/s{lanes} instead of {port.rate_gbps:g}")
     if end and port.leaf_guid and (end.guid, end.port) != (port.leaf_guid, port.leaf_port):
-        wrong.append(f"is cabled to {end.name} port {end.port} instead of {port.other_end}")
-    disagree = ""
-    if gone:
+        if swept.covered:
+            wrong.append(f"is cabled to {end.name} port {end.port} instead of {port.other_end}")
+        else:
+            disagree = f"{port.name} belongs into {port.other_end}, which the sweep did not see: it ends in {end.name}"
+    if swept.gone:
         disagree = f"{port.name} is ACTIVE on its node, but the fabric that was seen does not have it"
-        if not older:
+        if not swept.older:
             wrong.append("is ACTIVE on its node, but not in the fabric that was seen after it")
     if wrong:
         return PortState(port, DIFFERS, " and ".join(wrong), disagree, seen=found, end=end)
+    if port.rate_gbps and found.rate_gbps is None:  # half a rate is a fault, and nobody can say that it is not
+        says = f"is {found.state}, but {port.node} does not show its rate, {port.rate_gbps:g} Gb/s expected"
+        return PortState(port, UNKNOWN, says, disagree, seen=found, end=end)
     rate = f"{found.rate_gbps:g} Gb/s" if found.rate_gbps is not None else "up, rate not shown"
     renamed = f", now called {found.hca}" if found.hca != port.hca else ""
-    cable = "" if end else ", switch side not asked" if not gone else ""
+    cable = "" if end or swept.gone else ", switch side not asked"
     return PortState(port, OK, f"{rate}{cable}{renamed}", disagree, seen=found, end=end)
 
 

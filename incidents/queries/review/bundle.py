@@ -34,7 +34,10 @@ def file_name(incident: Incident) -> str:
 
 
 def write(incident: Incident, into: IO[bytes]) -> None:
-    """The zip into a file that can seek. One reading's output is in memory at a time."""
+    """The zip into a file that can seek. One reading's output is in memory at a time.
+
+    What was expected of the fabric is told as the last ranking was judged by it, whatever was learned since.
+    """
     ranking = incident.rankings.first()
     with zipfile.ZipFile(into, "w") as archive:
         nodes = set(incident.nodes.values_list("name", flat=True))
@@ -87,7 +90,7 @@ def _captures(incident: Incident, ranking: Ranking | None) -> Iterator[Capture]:
 def _about(incident: Incident, ranking: Ranking | None) -> Iterator[tuple[str, str]]:
     found = review(incident)
     yield "README.txt", README.format(name=found.name, file=file_name(incident))
-    expected, _ = fabric.expected_of(fabric.stored_for(incident.fleet))
+    expected, _ = fabric.expected_of(ranking.topology if ranking is not None else None)  # not today's: see write
     mine = expected.of(incident.nodes.values_list("name", flat=True)) if expected is not None else None
     if mine is not None and mine.ports:
         yield "expected.json", _json(mine.body())
