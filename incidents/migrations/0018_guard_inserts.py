@@ -16,5 +16,5 @@ def unguard(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("incidents", "0016_decision_guard")]
+    dependencies = [("incidents", "0017_ranking_topology")]
     operations = [migrations.RunPython(guard, unguard)]
