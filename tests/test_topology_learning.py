@@ -70,6 +70,13 @@ def test_it_is_refused_while_a_node_has_not_answered(incident: Incident) -> None
     assert not ExpectedTopology.objects.exists()
 
 
+def test_nothing_is_learned_from_an_incident_that_is_over(incident: Incident) -> None:
+    seen(incident)
+    Incident.objects.update(closed_at=timezone.now())
+    with pytest.raises(Refused, match="is closed"):
+        topology.learn_topology(incident, person("ada", "commander"))
+
+
 def test_a_broken_fabric_is_stored_only_when_a_person_says_what_of_it_is_right(incident: Incident) -> None:
     ada = person("ada", "commander")
     seen(incident, made.ports(2, {"mlx5_5": DOWN}))

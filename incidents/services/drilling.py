@@ -60,7 +60,7 @@ def _begin(drill: drills.Drill, by: User | None) -> Incident:
         raise Refused(f"{drill.name} holds {len(drill.nodes)} nodes; a drill has at most {MOST_NODES}.")
     fleet = _fleet()
     nodes = in_fleet(fleet, [Target(name) for name in drill.nodes], by)
-    topology.adopt(fleet, drill.nodes, drill.expected, f"the recording {drill.name}")
+    topology.adopt(fleet, drill.nodes, drill.expected, "the recordings of drills")
     job = save_job(fleet, drill.what, nodes) if drill.what else None
     stood = timezone.now() - timedelta(seconds=drill.stood_s) if drill.stood_s else None
     return open_incident(

@@ -64,6 +64,8 @@ def learn_topology(incident: Incident, by: User, not_up: str = "", newest: int |
     """
     _alone(incident.fleet)  # before any incident: storing touches several of them
     locked = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
+    if locked.closed_at is not None:
+        raise Refused(f"INC-{locked.pk} is closed: what it showed is old. Say it in an incident that is open.")
     seen = fabric.seen_in(locked)
     if newest is not None and seen.newest != newest:
         raise Refused("There are newer readings than those that you saw. Look at them, then say it again.")
