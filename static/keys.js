@@ -55,7 +55,8 @@ function ask(one) {
   question.returnValue = "no";
   openDialog(question);
   question.addEventListener("close", () => {
-    const same = one.id ? `#${CSS.escape(one.id)}` : `[data-hotkey="${CSS.escape(one.dataset.hotkey)}"]`;
+    const { hotkey } = one.dataset;
+    const same = hotkey ? `[data-hotkey="${CSS.escape(hotkey)}"]` : `#${CSS.escape(one.id)}`;
     const still = one.isConnected ? one : document.querySelector(same);
     if (question.returnValue !== "yes" || !still) return;
     if (still.dataset.confirm === asked) {

@@ -225,6 +225,7 @@ def open_page(chromium: Any, golden15: Golden15) -> Iterator[Callable[..., Any]]
         contexts.append(context)
         page = context.new_page()
         watch(page, troubles)
+        page.troubles = troubles  # as above
         page.goto(golden15.fresh_link())
         return page
 

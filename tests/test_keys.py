@@ -35,7 +35,7 @@ def test_the_document_lists_the_keys_that_there_are() -> None:
     )
     told = {one: says for key, too, says in listed for one in (key, too) if one}
     assert told == keys_of_templates()
-    assert set(told) == set("cntgmaxwbrve/?flpd")
+    assert set(told) == set("cntgmaxwbrvey/?flpd")
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_while_somebody_types_or_holds_another_key_no_key_acts(page: Any) -> Non
 def test_the_list_of_keys_names_those_of_this_page_and_closes(page: Any, check_accessibility: Any) -> None:
     page.get_by_role("button", name="Keys").click()
     dialog = page.get_by_role("dialog", name="Keys")
-    says = {text for key, text in keys_of_templates().items() if key not in "taxwlp"}  # not here or not now
+    says = {text for key, text in keys_of_templates().items() if key not in "taxwlpbrvy"}  # not here or not now
     assert set(dialog.locator("dd").all_inner_texts()) == says
     check_accessibility(page)
     page.keyboard.press("m")
@@ -210,7 +210,7 @@ def test_a_viewer_has_the_keys_that_only_show(page: Any, visit: Callable[..., An
     viewer = sign_in(visit(), server, "vera", "viewer")
     viewer.goto(page.url)
     viewer.keyboard.press("?")
-    shown = ["List the keys", "Open the topology of the fabric", "Go to the matrix"]
+    shown = ["Go to the drills", "List the keys", "Open the topology of the fabric", "Go to the matrix"]
     assert viewer.get_by_role("dialog").locator("dd").all_inner_texts() == shown
     viewer.keyboard.press("Escape")
     viewer.keyboard.press("t")

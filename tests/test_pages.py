@@ -1,7 +1,6 @@
 """Pages in a real browser: no accessibility finding in either theme, no blocked or failing script, keyboard first."""
 
 import json
-import re
 import subprocess
 import sys
 import urllib.request
@@ -10,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
 
-from tests.support.people import manage
 from tests.support.server import BASE, Golden15
 
 pytestmark = pytest.mark.browser
@@ -112,14 +109,3 @@ def test_the_sign_in_page_fits_a_phone(visit: Callable[..., Any]) -> None:
     page = visit(viewport={"width": 320, "height": 640})
     page.goto("/sign-in/")
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
-
-
-def test_a_button_sends_the_answer_that_it_carries(page: Any, server: Golden15) -> None:
-    """A button that was made dead while its form was sent took its answer with it: "Add and declare" asked for ever."""
-    manage(server, "fleet", "add", "pages-1")
-    page.goto("/incidents/declare")
-    page.get_by_label("Which job, or which nodes?").fill("never-seen-[7-8]")
-    page.get_by_role("button", name="Declare", exact=True).click()
-    page.get_by_role("button", name="Add and declare").click()
-    page.wait_for_url(re.compile(r"/incidents/\d+$"))
-    expect(page.get_by_role("heading", name="never-seen-[7-8]")).to_be_visible()

@@ -72,9 +72,10 @@ def test_the_panel_is_right_at_every_size(
 def test_a_digit_chooses_what_is_safe_and_none_what_may_lose_work(page: Any, runbook: Any) -> None:
     pressed(page, "2")
     expect(runbook.locator(".question")).to_have_text("Will it come by itself?")
-    assert [one.get_attribute("data-hotkey") for one in runbook.locator("[data-hotkey]").all()] == ["1", "r"]
-    pressed(page, "2")
-    expect(runbook.locator("details.option")).not_to_have_attribute("open", "")
+    assert [one.get_attribute("data-hotkey") for one in runbook.locator("[data-hotkey]").all()] == ["1", "2", "r"]
+    pressed(page, "2")  # opens its form, and nothing more
+    expect(runbook.get_by_label("Why?")).to_be_focused()
+    expect(runbook).not_to_contain_text("waits for a second person")
     expect(page.locator(".tl")).to_contain_text("decided “It is there, runs, and does not come”")
 
 
@@ -90,9 +91,12 @@ def test_a_second_person_approves_and_the_first_sees_what_became_of_it(
     other = sign_in(visit(), server, "sam", "commander")
     other.goto(incident)
     theirs = other.get_by_role("region", name="Runbook")
-    expect(theirs).to_contain_text("admin asked for it. It cannot be undone.")
-    other.once("dialog", lambda dialog: dialog.accept())
+    expect(theirs).to_contain_text("admin asked for it: “it holds a lock”")
     theirs.get_by_role("button", name="Approve: run it").click()
+    asked = other.get_by_role("dialog")
+    expect(asked).to_contain_text("on nowhere-2? It cannot be undone")
+    expect(theirs).to_contain_text("waits for a second person")
+    asked.get_by_role("button", name="Yes").click()
     # nowhere-2 is no machine: it is certain that nothing was done, so the question is asked again.
     expect(runbook).to_contain_text("Nothing was done on nowhere-2", timeout=30_000)
     expect(runbook.locator(".question")).to_have_text("Will it come by itself?")

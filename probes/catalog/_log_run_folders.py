@@ -8,6 +8,8 @@ from typing import Any
 
 from probes.runner import isolate
 
+MOST_FOLDERS = 8  # of all jobs of a node, and of their attempts before
+
 
 def job_of(row: dict[str, Any]) -> str:
     """What tells two jobs on one node apart. "none" is torchrun's run id unless it is given another."""
@@ -38,7 +40,9 @@ def listed(places: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dic
             folders.setdefault(f"{before}_{int(attempt) - 1}", folders[folder])
     present = {os.path.dirname(os.path.dirname(file)) for file in known}
     found = []
-    for result in isolate([(one, _lister(f"/proc/{pid}/root{one}")) for one, pid in sorted(folders.items())[-4:]], 1.0):
+    for result in isolate(
+        [(one, _lister(f"/proc/{pid}/root{one}")) for one, pid in sorted(folders.items())[-MOST_FOLDERS:]], 1.0
+    ):
         folder, pid = result["name"], folders[result["name"]]
         how = "run folder" if folder in present else "earlier attempt"
         for line in result["text"].split("\n"):
