@@ -32,6 +32,7 @@ function go(one) {
 
 // What a person must have read before (data-always) is asked for also when it is pressed by a mouse or by Enter.
 let agreed = null;
+let waiting = null; // what is asked about
 document.addEventListener("click", (event) => {
   const one = event.target.closest?.("[data-confirm][data-always]");
   if (!one || one === agreed) {
@@ -51,22 +52,26 @@ function ask(one) {
     act(one);
     return;
   }
+  waiting = { one, asked };
   question.querySelector("p").textContent = asked;
   question.returnValue = "no";
   openDialog(question);
-  question.addEventListener("close", () => {
-    const { hotkey } = one.dataset;
-    const same = hotkey ? `[data-hotkey="${CSS.escape(hotkey)}"]` : `#${CSS.escape(one.id)}`;
-    const still = one.isConnected ? one : document.querySelector(same);
-    if (question.returnValue !== "yes" || !still) return;
-    if (still.dataset.confirm === asked) {
-      agreed = still;
-      act(still);
-      agreed = null;
-    }
-    else ask(still); // it is about something else by now: nobody said yes to that
-  }, { once: true });
 }
+
+question.addEventListener("close", () => {
+  if (question.open || !waiting) return; // it was opened again before this was told
+  const { one, asked } = waiting;
+  waiting = null;
+  const { hotkey } = one.dataset;
+  const same = hotkey ? `[data-hotkey="${CSS.escape(hotkey)}"]` : `#${CSS.escape(one.id)}`;
+  const still = one.isConnected ? one : document.querySelector(same);
+  if (question.returnValue !== "yes" || !still) return;
+  if (still.dataset.confirm === asked) {
+    agreed = still;
+    act(still);
+    agreed = null;
+  } else ask(still); // it is about something else by now: nobody said yes to that
+});
 
 function press(key) {
   const one = bearers().find((bearer) => keysOf(bearer).includes(key));
