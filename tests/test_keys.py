@@ -42,6 +42,7 @@ def test_the_document_lists_the_keys_that_there_are() -> None:
 def page(page: Any) -> Any:
     declared(page)
     expect(page.get_by_text("capture ended: 0 of 2 nodes answered")).to_be_visible(timeout=30_000)
+    page.locator("html.keys").wait_for()  # the page's script has begun
     return page
 
 

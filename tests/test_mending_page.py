@@ -50,7 +50,7 @@ def test_a_stopped_rank_is_continued_by_a_key_and_seen_to_train_again(
         check_accessibility(page)
         page.screenshot(path=tmp_path / "advances.png", full_page=True)
         page.keyboard.press("1")
-        expect(runbook).to_contain_text("ended at")
+        expect(runbook).to_contain_text("Nothing more to do here: resolve the incident.")
         expect(page.locator(".tl")).to_contain_text("“Yes, it advances”")
     told = manage(
         golden15, "shell", "-v", "0", "-c", "from incidents.models import Action; print(Action.objects.get())"

@@ -69,7 +69,7 @@ def test_from_a_fresh_start_to_a_reviewed_incident_by_keys_alone(
     expect(runbook).to_contain_text("ranks advance", timeout=60_000)
     page.screenshot(path=tmp_path / "advances.png", full_page=True)
     press(page, "1")
-    expect(runbook).to_contain_text("ended at")
+    expect(runbook).to_contain_text("Nothing more to do here: resolve the incident.")
     press(page, "e")
     tab_to(page, "Close INC-1")
     page.keyboard.press("Enter")
