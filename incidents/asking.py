@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from django.conf import settings as conf
 
 from incidents import replaying
-from incidents.models import Fleet, Node
+from incidents.models import Fleet, Node, Shard, SuiteRun
 from incidents.queries import drills
 from incidents.queries.fleet import accepted_lines, ssh_config_files
 from incidents.services import recording, runs
@@ -48,6 +48,14 @@ def target_of(node: Node) -> Target:
 def settings_of(fleet: Fleet) -> Settings:
     """Whom to trust and how to reach the nodes of a fleet."""
     return Settings(accepted=accepted_lines(fleet), config=ssh_config_files())
+
+
+def ask_here(run: SuiteRun) -> None:
+    """Ask the shards of a run that no worker holds, from the process of a command."""
+    for shard in Shard.objects.filter(run=run):
+        held = runs.claim(shard.pk)
+        if held is not None:
+            ask_shard(held)
 
 
 def ask_shard(held: runs.Claim) -> None:

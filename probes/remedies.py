@@ -38,7 +38,7 @@ class BadParameter(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """`subject`: keys of a verdict's subject that must be known; `guard`: "same process", or "" for none."""
+    """`subject`: keys of a verdict's subject that must be known."""
 
     id: str
     says: str
@@ -46,7 +46,6 @@ class Remedy:
     undo: tuple[str, ...]
     parameters: Mapping[str, str]
     subject: tuple[str, ...]
-    guard: str
     destructive: bool
     source: str
 

@@ -115,7 +115,7 @@ class Panel:
 
 
 def panel(incident: Incident, lead: HypothesisView | None, user_id: int) -> Panel:
-    """The panel's content. At most nine queries at any size."""
+    """The panel's content. The number of queries does not depend on that of nodes."""
     runs = list(incident.runbook_runs.select_related("started_by"))
     run = next((one for one in runs if one.ended_at is None), None)
     named = lead is not None and lead.cause not in UNNAMED

@@ -7,24 +7,21 @@ moves it back. Where that worker died, it is not known what happened: the row sa
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from celery import current_app
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from incidents.models import Action, Decision, Incident, Node, RunbookRun, User
 from incidents.services.fleet import Refused
+from incidents.services.runs import ring_workers
 from incidents.services.timeline import tell
 from incidents.services.verifying import look_if_it_advances
 from probes.core import clean
 from probes.remedies import Outcome, Remedy, shown
-
-log = logging.getLogger(__name__)
 
 TASK = "incidents.act"
 APPROVAL = timedelta(minutes=10)  # how long a second person may take
@@ -69,7 +66,7 @@ def ask(
     more = {"undo": action.undo, "destructive": action.destructive}
     tell(action.incident, "action_asked", decision.by, **_said(action), **more)
     if action.state == "ready":
-        _ring(action.pk)
+        ring_workers([action.pk], TASK)
     return action
 
 
@@ -86,7 +83,7 @@ def approve(incident: Incident, action_id: int, by: User, role: str = "") -> Act
     action.state, action.approved_by, action.approved_at, action.expires_at = "ready", by, now, now + STALE
     action.save(update_fields=["state", "approved_by", "approved_at", "expires_at"])
     tell(action.incident, "action_approved", by, **_said(action), role=role)
-    _ring(action.pk)
+    ring_workers([action.pk], TASK)
     return action
 
 
@@ -175,18 +172,6 @@ def _said(action: Action) -> dict[str, object]:
     return {**about, "state": action.state, "says": action.says or shown(action.argv)}
 
 
-def _ring(action_id: int) -> None:
-    """Tell a worker after the commit. A bell that is lost costs seconds: the sweeper rings again."""
-
-    def send() -> None:
-        try:
-            current_app.send_task(TASK, [action_id], retry=False)
-        except Exception as error:  # whatever the broker's client raises
-            log.warning("the broker does not answer (%s): the sweeper will ring for what waits", error)
-
-    transaction.on_commit(send, robust=True)
-
-
 def sweep_actions() -> int:
     """Ring again for what is ready, end what nobody approved in time, and say of what a dead worker left that it is not
     known. Returns how many."""
@@ -194,8 +179,7 @@ def sweep_actions() -> int:
     before = now - RING_AGAIN
     ready = Action.objects.filter(state="ready", expires_at__gte=now, incident__closed_at=None)
     waits = ready.filter(Q(approved_at__lt=before) | Q(approved_at=None, asked_at__lt=before))
-    for pk in waits.values_list("pk", flat=True)[:8]:
-        _ring(pk)
+    ring_workers(list(waits.values_list("pk", flat=True)[:8]), TASK)
     late = Action.objects.filter(state__in=("waiting", "ready"), expires_at__lt=now).values_list("pk", flat=True)
     lost = Action.objects.filter(state="running", begun_at__lt=now - LOST_AFTER).values_list("pk", flat=True)
     return sum(_expire(pk) for pk in late[:64]) + sum(_lose(pk) for pk in lost[:64])

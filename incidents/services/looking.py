@@ -14,8 +14,7 @@ from django.utils import timezone
 
 from incidents.models import Incident, Node, Ranking, Reading
 from incidents.services.fleet import Refused
-from incidents.services.runs import start_suite
-from incidents.services.timeline import tell
+from incidents.services.runs import start_told
 
 CAPTURE, HANG, SUSPECTS = "capture", "hang", "suspects"
 MOST_SUSPECTS = 4  # nodes that are sent megabytes
@@ -68,8 +67,7 @@ def _ask(incident: Incident, suite: str, nodes: Sequence[Node]) -> int:
     if not nodes:
         return 0
     try:
-        run = start_suite(suite, nodes, None, incident=incident)
+        start_told(incident, suite, nodes, None)
     except Refused:
         return 0
-    tell(incident, "suite_started", None, run=run.pk, suite=suite, nodes=len(nodes))
     return len(nodes)

@@ -19,7 +19,7 @@ from incidents.services import actions
 from incidents.services.deciding import still_there
 from incidents.services.drilling import passed
 from incidents.services.fleet import Refused
-from incidents.services.runs import start_suite
+from incidents.services.runs import start_told
 from incidents.services.timeline import tell
 
 LONGEST = 1000  # characters of a reason
@@ -217,8 +217,7 @@ def ask_for_step(incident: Incident, by: User, run_id: int) -> None:
         raise Refused("That is being asked already.")
     blamed = run.subject["subject"].get("node")
     nodes = incident.nodes.filter(name=blamed) if blamed else incident.nodes.all()
-    started = start_suite(step.ask, list(nodes.select_related("fleet")), by, incident=incident)
-    tell(incident, "suite_started", by, run=started.pk, suite=step.ask, nodes=started.node_count)
+    start_told(incident, step.ask, list(nodes.select_related("fleet")), by)
 
 
 def _open(incident: Incident) -> Incident:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from celery import current_app
 from django.db import transaction
@@ -84,11 +85,19 @@ def start_suite(
         shard.nodes.set(nodes[begin : begin + SHARD_NODES])
         shards.append(shard.pk)
     if ring:
-        _ring(shards)
+        ring_workers(shards)
     return run
 
 
-def _ring(ids: Sequence[int], task: str = TASK) -> None:
+@transaction.atomic
+def start_told(incident: Incident, suite: str, nodes: Sequence[Node], by: User | None, **more: Any) -> SuiteRun:
+    """Ask a suite of nodes of an incident, and say so in its timeline; `more` joins what is said. Raises Refused."""
+    run = start_suite(suite, nodes, by, incident=incident)
+    tell(incident, "suite_started", by, run=run.pk, suite=suite, nodes=len(nodes), **more)
+    return run
+
+
+def ring_workers(ids: Sequence[int], task: str = TASK) -> None:
     """Tell the workers after commit. A broker that is away fails nothing: the sweeper rings again."""
 
     def send() -> None:
@@ -161,7 +170,7 @@ def _close(shard_id: int, run_id: int) -> None:
             answered = run.visits.filter(reason="").count()
             tell(run.incident, "suite_ended", run=run.pk, suite=run.suite, answered=answered, nodes=run.node_count)
             if run.suite in (SCAN, VERIFY):
-                _ring([run.incident.pk], SETTLE)
+                ring_workers([run.incident.pk], SETTLE)
 
 
 def sweep_shards() -> int:
@@ -177,7 +186,7 @@ def sweep_shards() -> int:
 def _ring_again(shard_ids: list[int]) -> int:
     Shard.objects.filter(pk__in=shard_ids).update(queued_at=timezone.now())
     if shard_ids:
-        _ring(shard_ids)
+        ring_workers(shard_ids)
     return len(shard_ids)
 
 

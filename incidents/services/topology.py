@@ -13,7 +13,7 @@ from incidents.fabric import FabricSeen
 from incidents.models import ExpectedTopology, Fleet, Incident, Node, SuiteRun, User
 from incidents.services.diagnosing import judge_again
 from incidents.services.fleet import Refused
-from incidents.services.runs import start_suite
+from incidents.services.runs import start_told
 from incidents.services.timeline import tell
 from probes import nodeset
 from probes.catalog.ib_fabric import parse
@@ -50,9 +50,7 @@ def _ask(incident: Incident, by: User, suite: str, nodes: Sequence[Node]) -> Sui
         raise Refused("The incident is closed: its nodes are not asked any more.")
     if incident.runs.filter(suite=suite, finished_at=None).exists():
         raise Refused("That is being asked already. Its answer comes by itself.")
-    run = start_suite(suite, nodes, by, incident=incident)
-    tell(incident, "suite_started", by, run=run.pk, suite=suite, nodes=len(nodes))
-    return run
+    return start_told(incident, suite, nodes, by)
 
 
 @transaction.atomic

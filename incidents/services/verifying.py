@@ -15,7 +15,7 @@ from django.utils import timezone
 from incidents.models import Incident, SuiteRun, User
 from incidents.models.runs import VERIFY
 from incidents.services.fleet import Refused
-from incidents.services.runs import start_suite
+from incidents.services.runs import start_told
 from incidents.services.timeline import tell
 from probes.diagnosis.advancing import advancing
 from probes.diagnosis.core import Seen, stored
@@ -40,9 +40,7 @@ def look_if_it_advances(incident: Incident, by: User | None, anew: bool = False)
 
 def _look(incident: Incident, by: User | None, second_of: int | None = None) -> SuiteRun:
     nodes = list(incident.nodes.select_related("fleet"))
-    run = start_suite(VERIFY, nodes, by, incident=incident)
-    tell(incident, "suite_started", by, run=run.pk, suite=VERIFY, nodes=len(nodes), second_of=second_of)
-    return run
+    return start_told(incident, VERIFY, nodes, by, second_of=second_of)
 
 
 def _pair(incident: Incident) -> tuple[SuiteRun | None, SuiteRun | None]:

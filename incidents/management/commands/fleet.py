@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from incidents import asking
-from incidents.models import Shard, SuiteRun, User
+from incidents.models import SuiteRun, User
 from incidents.queries import fleet as queries
 from incidents.services import fleet as services
 from incidents.services import people, runs
@@ -85,10 +85,7 @@ class Command(BaseCommand):
         run = runs.open_check(self.fleet) or runs.start_suite(
             runs.CHECK, list(self.fleet.nodes.select_related("fleet")), None, ring=False
         )
-        for shard in Shard.objects.filter(run=run):
-            held = runs.claim(shard.pk)
-            if held is not None:
-                asking.ask_shard(held)
+        asking.ask_here(run)
         while SuiteRun.objects.get(pk=run.pk).finished_at is None:
             time.sleep(0.2)
             self.stderr.write(f"\r{run.visits.count()} of {run.node_count} ended", ending="")

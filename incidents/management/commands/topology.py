@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from incidents import asking, fabric
-from incidents.models import Fleet, Shard, SuiteRun, User
+from incidents.models import Fleet, SuiteRun, User
 from incidents.services import people, runs
 from incidents.services import topology as services
 from incidents.services.fleet import Refused
@@ -79,10 +79,7 @@ class Command(BaseCommand):
 def _ask(fleet: Fleet) -> None:
     """As `manage.py fleet check` does: shards that no worker holds are asked here."""
     run = runs.start_suite(fabric.PORTS, list(fleet.nodes.select_related("fleet")), None, ring=False)
-    for shard in Shard.objects.filter(run=run):
-        held = runs.claim(shard.pk)
-        if held is not None:
-            asking.ask_shard(held)
+    asking.ask_here(run)
     while SuiteRun.objects.get(pk=run.pk).finished_at is None:
         time.sleep(0.2)
 
