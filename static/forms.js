@@ -2,9 +2,14 @@
 
 const AGAIN_MS = 5_000; // without an answer by then, the person may press again
 
-function lock(button) {
+// The mark lets a rendering that comes meanwhile keep its button locked (slots.js).
+export function lock(button, until = performance.now() + AGAIN_MS) {
   button.disabled = true;
-  setTimeout(() => { button.disabled = false; }, AGAIN_MS);
+  button.dataset.locked = until;
+  setTimeout(() => {
+    button.disabled = false;
+    delete button.dataset.locked;
+  }, until - performance.now());
 }
 
 // Only the notes: that keys are off in this browser stays (keys.js).
@@ -17,5 +22,5 @@ document.addEventListener("submit", (event) => {
   if (event.defaultPrevented || form.method !== "post") return; // a script sends it, or it closes a dialog
   if ("signsOut" in form.dataset) forget();
   // Not at once: a button that is disabled by now would not send the answer that it carries.
-  if (event.submitter) setTimeout(lock, 0, event.submitter);
+  if (event.submitter) setTimeout(() => lock(event.submitter), 0);
 });

@@ -1,5 +1,7 @@
 // Moves the server's own rendering into a place of the page. It builds no HTML of its own.
 
+import { lock } from "./forms.js";
+
 export const parsed = (html) => new DOMParser().parseFromString(html, "text/html").body;
 
 let pressed = null; // where the pointer is down
@@ -52,12 +54,15 @@ function focusAgain(place, { selectors, marked }) {
   if (marked[0] !== null && typeof found?.selectionStart === "number") found.setSelectionRange(...marked);
 }
 
-// What was typed and not sent. It returns into the same form only: one that asks the same of the same things, which a form
-// may name (data-about) where its hidden values change with every piece of news.
-function typedIn(place) {
-  const form = (one) => one.form?.dataset.about ?? (one.form && JSON.stringify([one.form.action, ...[...one.form.querySelectorAll("[type=hidden]:not([name=csrfmiddlewaretoken])")].map((hidden) => hidden.value)]));
-  return [...place.querySelectorAll("input[name]:not([type=hidden]), textarea[name], select[name]")].map((one) => [form(one) + one.name, one]);
-}
+// The same form in another rendering: one that asks the same of the same things, which a form may name (data-about) where
+// its hidden values change with every piece of news.
+const formOf = (one) => one.form?.dataset.about ?? (one.form && JSON.stringify([one.form.action, ...[...one.form.querySelectorAll("[type=hidden]:not([name=csrfmiddlewaretoken])")].map((hidden) => hidden.value)]));
+
+// What was typed and not sent. It returns into the same form only.
+const typedIn = (place) => [...place.querySelectorAll("input[name]:not([type=hidden]), textarea[name], select[name]")].map((one) => [formOf(one) + one.name, one]);
+
+// The buttons of forms. One that was pressed a moment ago stays locked: the news that made this rendering is not its answer.
+const buttonsIn = (place) => [...place.querySelectorAll("form button")].map((one) => [JSON.stringify([formOf(one), one.name, one.value]), one]);
 
 // A choice that is not offered any more is not made again.
 const offers = (one, value) => value !== undefined && (!one.options || [...one.options].some((option) => option.value === value));
@@ -65,7 +70,7 @@ const offers = (one, value) => value !== undefined && (!one.options || [...one.o
 const TOKENS = "[name=csrfmiddlewaretoken]";
 
 const TIMES = "[data-due], [data-since], [data-age], [data-until]";
-const DIFFERS = [[TOKENS, "value"], ["[data-now]", "data-now"], ["[data-over]", "data-over"], ["[data-until]", "value"], ["details", "open"], ["[data-matrix] a", "tabindex"]];
+const DIFFERS = [["[data-locked]", "disabled"], ["[data-locked]", "data-locked"], [TOKENS, "value"], ["[data-now]", "data-now"], ["[data-over]", "data-over"], ["[data-until]", "value"], ["details", "open"], ["[data-matrix] a", "tabindex"]];
 const inert = document.implementation.createHTMLDocument(""); // no picture is fetched for a copy in it
 
 // What was rendered, without what differs each time and without what the clock and people do to it in the page.
@@ -102,9 +107,11 @@ export function replace(place, html) {
   const opened = new Map(named().map(([name, one]) => [name, one.open]));
   const scrolled = [...place.querySelectorAll(".scroll")].map((one) => [one.scrollLeft, one.scrollTop]);
   const typed = new Map(typedIn(place).filter(([, one]) => one.value !== initial(one)).map(([name, one]) => [name, one.value]));
+  const locked = new Map(buttonsIn(place).filter(([, one]) => one.dataset.locked).map(([name, one]) => [name, Number(one.dataset.locked)]));
   place.replaceChildren(...body.childNodes);
   named().forEach(([name, one]) => { one.open = opened.get(name) ?? one.open; });
   place.querySelectorAll(".scroll").forEach((one, i) => { [one.scrollLeft, one.scrollTop] = scrolled[i] ?? [0, 0]; });
   typedIn(place).forEach(([name, one]) => { if (offers(one, typed.get(name))) one.value = typed.get(name); });
+  buttonsIn(place).forEach(([name, one]) => { if (locked.has(name)) lock(one, locked.get(name)); });
   if (focused) focusAgain(place, focused);
 }

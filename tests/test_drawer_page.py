@@ -95,3 +95,20 @@ def test_a_double_click_moves_once_and_blames_nobody(page: Any) -> None:
     expect(page.get_by_text("moved to Triage: “nobody can be reached”")).to_be_visible()
     assert len(sent) == 2
     expect(page.get_by_text("a moment ago")).to_have_count(0)
+
+
+def test_a_pressed_button_stays_locked_when_news_renders_it_anew(
+    page: Any, visit: Callable[..., Any], signed_in_state: Any
+) -> None:
+    other = visit(storage_state=signed_in_state)
+    other.goto(page.url)
+    page.route("**/advance", lambda route: route.fulfill(status=204))
+    page.locator("summary", has_text="To Triage").click()
+    page.get_by_label("Why is Capture over?").fill("nobody can be reached")
+    move = page.get_by_role("button", name="Move to Triage")
+    page.clock.install()  # the lock's five seconds end when the test says so
+    move.click()
+    Changed(page, "phases").ring(other)
+    expect(move).to_be_disabled()
+    page.clock.run_for(6_000)
+    expect(move).to_be_enabled()

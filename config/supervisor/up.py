@@ -86,6 +86,8 @@ class Readiness:
     def look(self) -> bool:
         """True while some part is not ready."""
         slots = self.supervisor.slots
+        # Before asking: a part that ended and answers again between two looks was away too.
+        self.waiting |= {name for name, slot in slots.items() if not slot.ready}
         if "broker" in slots and not slots["broker"].ready and self.broker_socket:
             slots["broker"].ready = broker.answers(self.broker_socket)
         if not slots["web"].ready:
