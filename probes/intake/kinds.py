@@ -13,6 +13,7 @@ from typing import Literal
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, Item
+from probes.intake.tools import Tool, tool_of
 
 Kind = Literal[
     "dump",
@@ -24,6 +25,7 @@ Kind = Literal[
     "nvidia-smi",
     "ras",
     "sections",
+    "tool",
     "log",
     "perhaps a log",
 ]
@@ -71,6 +73,7 @@ class Known:
     kind: Kind
     text: str  # "" for dumps, which are not decoded here
     data: bytes = b""
+    tool: Tool | None = None  # of the kind "tool"
 
 
 def kind_of(item: Item) -> Known | Other:
@@ -104,6 +107,8 @@ def _of_text(text: str, name: str) -> Known | Other:
     if not body:
         return Other("it is empty")
     if body[0] in "[{":
+        if (tool := tool_of(body[:HEAD], name)) is not None:
+            return Known("tool", body, tool=tool)
         return _json(body, name)
     if body.startswith("==> ") and "<==" in body[:1000]:
         return Known("process", text) if is_extract(text) else Known("sections", body)
@@ -125,6 +130,8 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("ps", text)
     if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
         return Known("stacks", text)
+    if (tool := tool_of(head, name)) is not None:
+        return Known("tool", text, tool=tool)
     for mark, why in _TOOLS:
         if body.startswith(mark) or f"\n{mark}" in head[:4096]:
             return Other(why)

@@ -28,6 +28,7 @@ from probes.intake.files import end_of, walk
 from probes.intake.items import Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, log_file
+from probes.intake.tools import Tool
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -177,6 +178,8 @@ class _Sorter:
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
             self._of_node(item, probe, known.text)
+        elif known.tool is not None:
+            self._tool(item, known.tool, known.text)
         else:
             self._log(item, known)
 
@@ -242,6 +245,12 @@ class _Sorter:
         host = max(set(hosts), key=hosts.count) if hosts else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
+
+    def _tool(self, item: Item, tool: Tool, text: str) -> None:
+        facts = tool.read(text)
+        judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
+        reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
+        self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, tool.host(text)))
 
     def _log(self, item: Item, known: Known) -> None:
         text = known.text + "\n" + end_of(item) if item.cut else known.text

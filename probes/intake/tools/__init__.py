@@ -1,0 +1,44 @@
+"""Output of tools that people bring as files: one module per tool, found by itself; there is no list to edit.
+
+`TOOL` of each module says how to know the output and what facts it tells: those of the probe that asks a node the same,
+or facts of its own where no probe asks it yet.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from probes.core import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """`fits` sees the first 64 KiB of the text and the file's name, and must be quick and sure: prose that quotes the
+    tool is none of its output. `read` gives the facts or raises ParseError. `host`: the node that the text names, "".
+
+    `findings` judges the facts of one node; None: the probe of that name does.
+    """
+
+    name: str
+    probe: str
+    fits: Callable[[str, str], bool]
+    read: Callable[[str], Any]
+    findings: Callable[[Any], Iterable[Finding]] | None = None
+    host: Callable[[str], str] = lambda text: ""
+
+
+@functools.cache
+def tools() -> tuple[Tool, ...]:
+    """Every tool, by the name of its module."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    return tuple(importlib.import_module(f"{__name__}.{name}").TOOL for name in names)
+
+
+def tool_of(head: str, name: str) -> Tool | None:
+    """The first tool whose output this is."""
+    return next((tool for tool in tools() if tool.fits(head, name)), None)
