@@ -6,23 +6,33 @@ Errors   none
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from probes.catalog._log_events import RankLog
+from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_lines import Zone, pieces
 from probes.catalog.rank_log import of_file
 from probes.core import clean
 from probes.intake.items import HEAD, Item
 from probes.intake.names import Named, named
 
+FIRST_BYTES, LAST_BYTES, MIDDLE_BYTES = 4_194_304, 8_388_608, 2_097_152  # of one log that are in memory
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
 WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
 _OWN_PID = re.compile(r"\[rank(\d{1,7})\][^\n]{0,80}?\bpid[=: ]{1,2}(\d{2,8})\b")
 _NCCL = re.compile(r"^(?:\[?\d{4}-[^\n]{10,30}\]? )?([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[\d{1,3}\] NCCL ", re.M)
 _NCCL_RANK = re.compile(r"comm 0x[0-9a-f]{1,16} rank (\d{1,7}) n[rR]anks (\d{1,7}) [^\n]{0,200}Init COMPLETE")
+# Of the middle of a log that is longer than that, only lines around these are kept: what ends a job, or names who did.
+TELLING = tuple(word.encode() for word in ("Traceback (most", "Watchdog caught", "Error: ", "rror:", "out of memory",
+    "NCCL WARN", "CUDA error", "Cuda failure", "_STATUS_", "core dumped", "closing signal", "failed (exitcode",
+    "No space left", "Fatal Python", "egfault", "egmentation", "process down", "slurmstepd", "NVRM", "Xid",
+    "blocked for more", "Killed process", "I/O error"))  # fmt: skip
+AROUND = 4096  # bytes kept on both sides of one
 NOBODY = ("localhost", "localhost.localdomain", "")
 
 
@@ -37,6 +47,75 @@ class LogFile:
     pids: dict[int, int] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)
     world: int | None = None
+    written_at: float | None = None  # when the file was last written, as far as its folder or archive says
+
+
+def whole_text(item: Item, text: str) -> str:
+    """A log with everything that tells, whatever its length: of a long one the first and the last megabytes, and of
+    what lies between the lines around words of trouble. `text`: what was read of it."""
+    first, between, last, held, kept = [text], [], deque[bytes](), 0, 0
+    size = len(text)
+    for block in item.blocks():
+        if size < FIRST_BYTES:
+            first.append(_decoded(block))
+            size += len(block)
+            continue
+        last.append(block)
+        held += len(block)
+        while held > LAST_BYTES:
+            gone = last.popleft()
+            held -= len(gone)
+            if kept < MIDDLE_BYTES and (told := _around(gone)):
+                between.append(told)
+                kept += len(told)
+    return "".join((*first, *between, *(_decoded(block) for block in last)))
+
+
+def _decoded(block: bytes) -> str:
+    return block.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _around(block: bytes) -> str:
+    """The lines around the first and the last word of trouble in a block."""
+    hits = [at for word in TELLING for at in (block.find(word), block.rfind(word)) if at >= 0]
+    found, end = [], 0
+    for at in sorted(hits):
+        begin = max(end, block.rfind(b"\n", 0, max(0, at - AROUND)) + 1)
+        stop = block.find(b"\n", at + AROUND) + 1 or len(block)
+        if stop > begin:
+            found.append(block[begin:stop])
+            end = stop
+    return _decoded(b"".join(found))
+
+
+def joined(parts: Sequence[LogFile]) -> LogFile:
+    """The parts of a log that was rotated, the oldest first, as one: it is called like the last one."""
+    last = parts[-1]
+    events: list[LogEvent] = []
+    before, lines = 0, 0
+    for part in parts:
+        events += [_later(event, lines, before) for event in part.log.events]
+        before += part.log.size_bytes or 0
+        lines += max((event.line or 0 for event in part.log.events), default=0)
+    log = dataclasses.replace(
+        last.log,
+        events=tuple(events),
+        rank=next((part.log.rank for part in reversed(parts) if part.log.rank is not None), None),
+        left_off=sum(part.log.left_off for part in parts),
+        size_bytes=before,
+        read_bytes=sum(part.log.read_bytes or 0 for part in parts),
+        skipped_lines=sum(part.log.skipped_lines for part in parts),
+    )
+    pids = {pid: rank for part in parts for pid, rank in part.pids.items()}
+    hosts = {rank: host for part in parts for rank, host in part.hosts.items()}
+    world = max((part.world or 0 for part in parts), default=0) or None
+    marked = any(part.marked for part in parts)
+    return dataclasses.replace(last, log=log, marked=marked, pids=pids, hosts=hosts, world=world)
+
+
+def _later(event: LogEvent, lines: int, offset: int) -> LogEvent:
+    line = event.line + lines if event.line is not None else None
+    return dataclasses.replace(event, line=line, offset=event.offset + offset if event.offset is not None else None)
 
 
 def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
@@ -58,7 +137,7 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
             if event.peer not in NOBODY:
                 hosts[event.about[0]] = clean(event.peer)[:80]
     world = _nccl(head, rank, pids, hosts)
-    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world)
+    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, item.mtime)
 
 
 def _by_name(place: Named) -> int | None:
