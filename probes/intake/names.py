@@ -144,7 +144,7 @@ def of_report(folder: str) -> str:
 
 
 def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
-    """The node that a file's name says: gpu-017.dmesg.txt, dmesg_gpu-017.log. `known`: names that something else gave."""
+    """The node that a file's name says: gpu-017.dmesg.txt, dmesg_gpu-017.log. `known`: names from elsewhere."""
     name = path.name[:200]
     plain = _spaced(name)
     mine = [one for one in known if len(one) > 2 and re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", plain)]

@@ -19,7 +19,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probes import nodeset
 from probes.core import lines_of
 from probes.intake.names import looks_like_a_node
 
@@ -34,7 +33,8 @@ _ANSIBLE = re.compile(
 )
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
-    r"(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?|([A-Za-z][\w.-]{0,62}):[^\s#$]{0,80})?"
+    r"(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
+    r"|([A-Za-z][\w.-]{0,62}):[^\s#$]{0,80})?"
     r"[#$] {0,2}(\S[^\n]{0,400})$"
 )
 _COMMANDS = ("dmesg", "journalctl", "nvidia-smi", "dcgmi", "ibstat", "ibstatus", "ibdev2netdev", "ibqueryerrors",
@@ -170,11 +170,24 @@ def _folded(word: str) -> tuple[str, ...]:
         return (word,)
     if not re.fullmatch(r"[A-Za-z][\w.-]{0,62}\[[\d,-]{1,400}\][\w.,\[\]-]{0,400}", word):
         return ()
-    try:
-        names = tuple(target.node for target in nodeset.parse_hosts(word))
-    except nodeset.NodesetError:
-        return ()
+    names = tuple(_unfolded(word))
     return names if len(names) <= MOST_NODES and all(map(_is_node, names)) else ()
+
+
+def _unfolded(word: str) -> Iterator[str]:
+    """The names of gpu-[017-020,023],login1, as far as MOST_NODES."""
+    for part in re.findall(r"[^,\[]+(?:\[[\d,-]*\])?[^,\[]*", word)[:MOST_NODES]:
+        before, bracket, rest = part.partition("[")
+        ranges, _, after = rest.partition("]")
+        if not bracket:
+            yield before
+            continue
+        for one in ranges.split(","):
+            first, _, last = one.partition("-")
+            last = last or first
+            if first.isdigit() and last.isdigit() and int(last) - int(first) < MOST_NODES:
+                for number in range(int(first), int(last) + 1):
+                    yield f"{before}{number:0{len(first)}}{after}"
 
 
 def _command(says: str) -> bool:

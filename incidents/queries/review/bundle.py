@@ -70,7 +70,7 @@ def _captures(incident: Incident, ranking: Ranking | None) -> Iterator[Capture]:
     rows = Reading.objects.all().evidence(incident, until).defer(None).defer("facts", "findings")
     for row in rows.select_related("node").order_by("node__name", "probe").iterator(chunk_size=50):
         yield Capture(
-            node=row.node.name,
+            node=row.node_name,
             probe=row.probe,
             outcome=row.outcome,  # type: ignore[arg-type]  # the database holds one of the closed set
             out=zlib.decompress(row.out),
