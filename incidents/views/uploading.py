@@ -58,7 +58,8 @@ class _Spool(FileUploadHandler):
     def new_file(self, *args: Any, **kwargs: Any) -> None:
         super().new_file(*args, **kwargs)
         if self.spool is None:
-            self.spool = self.kept.enter_context(tempfile.TemporaryFile(prefix="golden15-upload-"))
+            spool = tempfile.TemporaryFile(prefix="golden15-upload-")  # noqa: SIM115 - it is closed with `kept`
+            self.spool = self.kept.enter_context(spool)
         self.begin = self.spool.seek(0, 2)
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
