@@ -29,8 +29,9 @@ from probes.intake.items import Budget, Item, Unread, shown
 
 NESTED = 3  # archives within archives
 DEPTH = 32  # folders in the name of a member
+# What the unpackers of the standard library raise on bad input.
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError,
-    NotImplementedError, ValueError, OverflowError, LookupError, struct.error)  # fmt: skip  # what the unpackers of the standard library raise on bad input
+    NotImplementedError, ValueError, OverflowError, LookupError, struct.error)  # fmt: skip
 _MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip",
     b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar",
