@@ -175,6 +175,19 @@ def test_an_evidence_bundle_is_judged_as_the_incident_was(ada: User) -> None:
     assert again.pk != incident.pk
 
 
+def test_the_bundle_of_an_incident_on_files_holds_them_and_gives_its_verdict_again(ada: User) -> None:
+    incident = files.judge_files(main(), [*brought(), *brought()[:1]], ada)
+    work(incident)
+    into = io.BytesIO()
+    bundle.write(incident, into)
+    with zipfile.ZipFile(into) as archive:
+        assert archive.read("golden15/files/run7/pyspy_nb_rank1.json") == (CASE / "pyspy_nb_rank1.json").read_bytes()
+    again = files.judge_files(main(), [files.Brought("INC-1-evidence.zip", [into.getvalue()])], ada)
+    work(again)
+    wanted, got = incident.rankings.get(), again.rankings.get()
+    assert (got.cause, got.probability) == (wanted.cause, wanted.probability)
+
+
 def test_too_much_and_nothing_is_refused_and_leaves_nothing_behind(ada: User, settings: Any) -> None:
     settings.UPLOAD_BYTES = 3_000_000
     for given, says in (

@@ -66,7 +66,7 @@ def meaning(reading: Reading) -> Meaning:
     if reading.file:
         ok = reading.outcome == "ok"
         says = "Read from a file that somebody brought; nobody asked the node." if ok else "It could not be read."
-        return Meaning(says, "" if ok else "Look at the file itself; what it should be says `By hand`.")
+        return Meaning(says, "" if ok else "Bring it again, whole and as the tool wrote it.")
     found = OUTCOMES[reading.outcome]
     probe = _probe(reading)
     words = {

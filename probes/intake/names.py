@@ -130,10 +130,14 @@ def node_in(path: PurePosixPath, nodes: set[PurePosixPath]) -> str:
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d-[a-z]{7}")
 # What else stands in a file's name beside its node's: tools, forms, and what they are of.
 _NOT_NODE = re.compile(
-    r"(?:dmesg|kern(?:el)?|kmsg|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib(?:stat(?:us)?"
-    r"|queryerrors|dev2netdev|diagnet|v)?|perfquery|mlxlink|rdma|ethtool|pyspy|py|spy|stack|stacks|dump|log|logs|out"
-    r"|err|stdout|stderr|output|txt|json|ps|top|env|xid|full|q|t|k|hw|os|sos|sosreport|host|of|from|on|the|\d{4,14})"
-)
+    r"dmesg|kern(?:el)?|kmsg|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
+    r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|ps|aux|top"
+    r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
+    r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
+    r"|free|df|mounts?|chrony\w{0,2}|ntpq|timedatectl|sminfo|show|gids|statistics?|full|[qtskS]|t\d|hw|os|sos|sosreport"
+    r"|host|of|from|on|the|\d|\d{4,14}", re.I,
+)  # fmt: skip
+_IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
 _GPU_NUMBER = re.compile(r"(?:gpu|gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
 
 
@@ -153,9 +157,9 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
     found = set()
     for token in re.split(r"[._+,@ ]+", stem(name)):
         words = token.split("-")
-        while words and _NOT_NODE.fullmatch(words[0].lower()):
+        while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match(token):
             words = words[1:]
-        while words and _NOT_NODE.fullmatch(words[-1].lower()) and not words[-1].isdigit():
+        while len(words) > 1 and _NOT_NODE.fullmatch(words[-1]) and not words[-1].isdigit():
             words = words[:-1]
         one = "-".join(words)
         if looks_like_a_node(one) and not _GPU_NUMBER.fullmatch(one.lower()) and _rank(one)[0] is None:
