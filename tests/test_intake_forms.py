@@ -18,7 +18,7 @@ import pytest
 
 from probes import intake
 from probes.intake import archives, items, pasted
-from probes.intake.names import node_of_name, of_report
+from probes.intake.hosts import node_of_name, of_report
 from tests.test_intake import dumps, logs, unread
 
 OOM = "[rank1]: RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"

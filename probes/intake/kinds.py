@@ -97,26 +97,26 @@ def kind_of(item: Item) -> Known | Other:
             return Other("binary, of no known form")
     if item.binary:
         return Other("binary, of no known form")
-    known = _of_bytes(data, item.name)
+    known = _of_bytes(data, item)
     if isinstance(known, Known) and known.kind not in STREAMED and len(data) == PEEK:
         if known.kind == "dump":
-            return _of_bytes(item.data, item.name)
-        return _of_bytes(item.upto(TEXT_BYTES), item.name)
+            return _of_bytes(item.data, item)
+        return _of_bytes(item.upto(TEXT_BYTES), item)
     return known
 
 
-def _of_bytes(data: bytes, name: str) -> Known | Other:
+def _of_bytes(data: bytes, item: Item) -> Known | Other:
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     status = _STATUS.match(text[:HEAD])
     if status:
         if (status[1] or status[2]) != "200":
             return Other(f"an answer of a server that failed, status {status[1] or status[2]}")
         text = text[status.end() :]
-    if _CONCLUSIONS.match(name):
+    if _CONCLUSIONS.match(item.name):
         return Other("says what somebody wrote about it: no evidence")
-    if name.lower().endswith(_SOURCES):
+    if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
-    return _of_text(text, name)
+    return _of_text(text, item.name)
 
 
 def _of_text(text: str, name: str) -> Known | Other:

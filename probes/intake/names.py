@@ -112,7 +112,7 @@ def nodes_of(
         name = folder.name
         if not name:
             continue
-        if name in known or name.partition(".")[0] in known or looks_like_a_node(name) or of_report(name):
+        if name in known or name.partition(".")[0] in known or looks_like_a_node(name) or name.startswith("sosreport-"):
             found.add(folder)
         elif _HOST.fullmatch(name) and not _OTHER.match(name):
             neighbours.setdefault((folder.parent, re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)), set()).add(folder)
@@ -124,48 +124,4 @@ def nodes_of(
 
 def node_in(path: PurePosixPath, nodes: set[PurePosixPath]) -> str:
     """The node whose folder a file is in, "" when it is in none."""
-    return next((of_report(folder.name) or folder.name for folder in path.parents if folder in nodes), "")
-
-
-_REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d-[a-z]{7}")
-# What else stands in a file's name beside its node's: tools, forms, and what they are of.
-_NOT_NODE = re.compile(
-    r"dmesg|kern(?:el)?|kmsg|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
-    r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|ps|aux|top"
-    r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
-    r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
-    r"|free|df|mounts?|chrony\w{0,2}|ntpq|timedatectl|sminfo|show|gids|statistics?|full|[qtskS]|t\d|hw|os|sos|sosreport"
-    r"|host|of|from|on|the|\d|\d{4,14}", re.I,
-)  # fmt: skip
-_IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
-_GPU_NUMBER = re.compile(r"(?:gpu|gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
-
-
-def of_report(folder: str) -> str:
-    """The node of a folder that sos wrote: sosreport-<node>[-<case>]-<date>-<letters>."""
-    found = _REPORT.fullmatch(folder)
-    return found[1] if found else ""
-
-
-def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
-    """The node that a file's name says: gpu-017.dmesg.txt, dmesg_gpu-017.log. `known`: names from elsewhere."""
-    name = path.name[:200]
-    plain = _spaced(name)
-    mine = [one for one in known if len(one) > 2 and re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", plain)]
-    if mine:
-        return max(mine, key=len)
-    found = set()
-    for token in re.split(r"[._+,@ ]+", stem(name)):
-        words = token.split("-")
-        while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match(token):
-            words = words[1:]
-        while len(words) > 1 and _NOT_NODE.fullmatch(words[-1]) and not words[-1].isdigit():
-            words = words[:-1]
-        one = "-".join(words)
-        if looks_like_a_node(one) and not _GPU_NUMBER.fullmatch(one.lower()) and _rank(one)[0] is None:
-            found.add(one)
-    return found.pop() if len(found) == 1 else ""
-
-
-def _spaced(name: str) -> str:
-    return re.sub(r"[._]+", " ", name) + " " + name
+    return next((folder.name for folder in path.parents if folder in nodes), "")

@@ -35,12 +35,6 @@ from probes.topology import Topology
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
-MOST_PASTED = 20_000  # files that one file may be cut into
-# A log that was rotated: its name, a number or a date, perhaps packed. train.log is newer than train.log.1.
-_ROTATED = re.compile(
-    r"(.{0,180}?(?:\.log|\.out|\.err|\.txt|messages|syslog|kern|dmesg))"
-    r"(?:[.-](\d{1,3}|\d{8}(?:-\d{1,10})?))?(?:\.(?:gz|bz2|xz))?"
-)
 _KERNEL_HOST = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,32}) ([\w.-]{1,80}) kernel:")
 
 
@@ -136,6 +130,14 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
         return sorter.end()
     finally:
         sorter.close()
+
+
+MOST_PASTED = 20_000  # files that one file may be cut into
+# A log that was rotated: its name, a number or a date, perhaps packed. train.log is newer than train.log.1.
+_ROTATED = re.compile(
+    r"(.{0,180}?(?:\.log|\.out|\.err|\.txt|messages|syslog|kern|dmesg))"
+    r"(?:[.-](\d{1,3}|\d{8}(?:-\d{1,10})?))?(?:\.(?:gz|bz2|xz))?"
+)
 
 
 class _Sorter:

@@ -14,7 +14,8 @@ from typing import Any
 
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
-from probes.intake.names import Named, after_prefix, named, node_in, node_of_name, nodes_of, of_report
+from probes.intake.hosts import node_of_name, of_report
+from probes.intake.names import Named, after_prefix, named, node_in, nodes_of
 from probes.intake.sorting import Brought, DumpFile, StackFile
 
 MOST_THREADS = 4096  # of a dump's entries that are looked at
@@ -50,7 +51,8 @@ class Who:
 
     def folder_node(self, inside: PurePosixPath) -> str:
         """The node by the folder, "" where folders are not nodes."""
-        return node_in(inside, self.nodes)
+        found = node_in(inside, self.nodes)
+        return of_report(found) or found
 
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
         """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""
