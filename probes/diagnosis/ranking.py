@@ -1,8 +1,9 @@
 """From hypotheses to probabilities that sum to 1, root causes apart from their consequences.
 
-weight = prior of the cause (causes.toml) x the likelihood ratio of each of its signals (likelihoods.toml), tempered by
-what fits the tuning split of the cases best (tempering.toml). Signals of one group tell the same thing, so only the strongest of a group counts. A hypothesis that another one explains (a
-stopped rank explains a missing one) no longer competes: its signals count for the one that explains it.
+weight = prior of the cause (causes.toml) x the likelihood ratio of each of its signals (likelihoods.toml), tempered
+(tempering.toml). Signals of one group tell the same thing, so only the strongest of a group counts. A hypothesis that
+another one explains (a stopped rank explains a missing one) no longer competes: its signals count for the one that
+explains it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""python -m tests.accuracy [--json FILE] [--only WORD] [--fit]    Judge all cases and print how often the verdict is right.
+"""python -m tests.accuracy [--json FILE] [--only WORD] [--fit]    Judge all cases; print how often the verdict is right.
 
-Exit status: 0 the goals of the test split are met, 1 they are not, 2 a case is malformed. --only prints one case in full.
+Exit status: 0 the goals of the test split are met, 1 they are not, 2 a case is malformed. --only prints cases in full.
 """
 
 from __future__ import annotations

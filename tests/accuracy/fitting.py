@@ -1,6 +1,6 @@
 """How far the table of likelihoods may be trusted: one number, fitted on the tuning split only.
 
-weight = prior x ratio ^ tempering. 1 takes the ratios at their word; less, and the ranking says less surely what it says.
+weight = prior x ratio ^ tempering. 1 takes the ratios at their word; with less the ranking is less sure of itself.
 A number per signal would need some ten cases per signal; there are fewer, so each ratio stays a stated judgement.
 """
 
