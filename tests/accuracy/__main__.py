@@ -1,4 +1,4 @@
-"""python -m tests.accuracy [--json FILE] [--only WORD] [--fit]    Judge all cases; print how often the verdict is right.
+"""python -m tests.accuracy [--json FILE] [--only WORD] [--fit]    Judge all cases; how often is the verdict right?
 
 Exit status: 0 the goals of the test split are met, 1 they are not, 2 a case is malformed. --only prints cases in full.
 """

@@ -88,7 +88,7 @@ def tally(judged: Sequence[Judged]) -> Tally:
 
 
 def reliability(judged: Iterable[Judged]) -> list[tuple[float, float, int, float, float]]:
-    """(from, to, n, mean share, share of right ones) of the first hypotheses. The last two are equal when calibrated."""
+    """(from, to, n, mean share, share of right ones) of the first hypotheses. Calibrated: the last two are equal."""
     rows = []
     for low, high in zip(BINS, BINS[1:], strict=False):
         here = [one for one in judged if low <= one.share < high or (high == 1.0 and one.share == 1.0)]
