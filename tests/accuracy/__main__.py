@@ -90,7 +90,9 @@ def _wrong(console: Console, judged: Sequence[Judged], in_full: bool) -> None:
 
 
 def _tallies(console: Console, judged: Sequence[Judged]) -> None:
-    table = Table("cases", "n", "first", "of three", "wrong at 0.8", "controls", "with a finding")
+    table = Table(
+        "cases", "n", "first", "of three", "wrong at 0.8", "controls", "with a finding", "two faults", "both of three"
+    )
     for split in ("tuning", "test"):
         mine = [one for one in judged if one.case.split == split]
         for lane in LANES:
@@ -110,6 +112,7 @@ def _tally_row(table: Table, name: str, told: Tally, style: str = "") -> None:
     if told.n:
         first, three = f"{100 * told.top1 / told.n:.0f} %", f"{100 * told.top3 / told.n:.0f} %"
         numbers = (told.n, first, three, told.confidently_wrong, told.controls, told.findings_in_controls)
+        numbers += (told.of_two, told.both)
         table.add_row(name, *map(str, numbers), style=style)
 
 

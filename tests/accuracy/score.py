@@ -28,10 +28,14 @@ class Judged:
 
     @property
     def among_three(self) -> bool:
-        """One of the first three is right, and where there are two faults the other is there too."""
-        there = any(self._right(place) for place in range(min(3, len(self.said))))
-        seconds = all(any(fits(truth, *one[:2]) for one in self.said[:3]) for truth in self.case.second)
-        return there and seconds
+        """One of the first three is right."""
+        return any(self._right(place) for place in range(min(3, len(self.said))))
+
+    @property
+    def both(self) -> bool:
+        """Where there are two faults, both are among the first three."""
+        named = [any(fits(truth, *one[:2]) for one in self.said[:3]) for truth in self.case.second]
+        return all(named) and any(fits(truth, *one[:2]) for one in self.said[:3] for truth in self.case.accepted)
 
     @property
     def share(self) -> float:
@@ -73,6 +77,8 @@ class Tally:
     confidently_wrong: int
     controls: int
     findings_in_controls: int
+    of_two: int  # cases with two faults
+    both: int
 
 
 def tally(judged: Sequence[Judged]) -> Tally:
@@ -84,6 +90,8 @@ def tally(judged: Sequence[Judged]) -> Tally:
         sum(one.confidently_wrong for one in judged),
         sum(one.case.control for one in judged),
         sum(one.finding_in_control for one in judged),
+        sum(bool(one.case.second) for one in judged),
+        sum(bool(one.case.second) and one.both for one in judged),
     )
 
 
