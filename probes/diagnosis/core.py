@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
-import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,7 +135,8 @@ class Evidence:
     def _is_same(self, part: str, before: Evidence) -> bool:
         if part not in self._same:
             mine, old = self._part(part), before._part(part)  # noqa: SLF001 - another of its own kind
-            self._same[part] = len(mine) == len(old) and all(map(operator.is_, mine, old))
+            same = operator.eq if part in ("nodes", "expected") else operator.is_
+            self._same[part] = len(mine) == len(old) and all(map(same, mine, old))
         return self._same[part]
 
     def _part(self, part: str) -> Sequence[Any]:
@@ -146,7 +146,7 @@ class Evidence:
         if kind == "code":
             return [one for one, _ in self._by_code.get(name, ())]
         if kind == "nodes":
-            return [sys.intern(node) for node in self._nodes]
+            return self._nodes
         return (self._expected,) if kind == "expected" else self._readings
 
     def forget(self) -> None:
