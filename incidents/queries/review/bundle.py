@@ -22,7 +22,7 @@ from probes.transport import replay
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip can hold
 EVERYTHING = 1 << 62  # without a ranking: up to the last reading there is
-README = """{name}: what the nodes said, one folder per node, and in golden15/ what people said, decided and brought as files.
+README = """{name}: what the nodes said, one folder per node, and in golden15/ what people said, decided and brought.
 The verdict again, from these files alone: python -m probes explain {file}
 Raw outputs are as the nodes gave them, tokens and passwords in variables masked; look through them before you share.
 """
