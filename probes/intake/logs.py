@@ -15,24 +15,19 @@ from pathlib import PurePosixPath
 
 from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_lines import Zone, pieces
+from probes.catalog._log_stream import Chooser
 from probes.catalog.rank_log import of_file
 from probes.core import clean
 from probes.intake.items import HEAD, Item
 from probes.intake.names import Named, named
 
-FIRST_BYTES, LAST_BYTES, MIDDLE_BYTES = 4_194_304, 8_388_608, 2_097_152  # of one log that are in memory
+FIRST_BYTES, LAST_BYTES = 4_194_304, 8_388_608  # of one log that are in memory whole
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
 WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
 _OWN_PID = re.compile(r"\[rank(\d{1,7})\][^\n]{0,80}?\bpid[=: ]{1,2}(\d{2,8})\b")
 _NCCL = re.compile(r"^(?:\[?\d{4}-[^\n]{10,30}\]? )?([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[\d{1,3}\] NCCL ", re.M)
 _NCCL_RANK = re.compile(r"comm 0x[0-9a-f]{1,16} rank (\d{1,7}) n[rR]anks (\d{1,7}) [^\n]{0,200}Init COMPLETE")
-# Of the middle of a log that is longer than that, only lines around these are kept: what ends a job, or names who did.
-TELLING = tuple(word.encode() for word in ("Traceback (most", "Watchdog caught", "Error: ", "rror:", "out of memory",
-    "NCCL WARN", "CUDA error", "Cuda failure", "_STATUS_", "core dumped", "closing signal", "failed (exitcode",
-    "No space left", "Fatal Python", "egfault", "egmentation", "process down", "slurmstepd", "NVRM", "Xid",
-    "blocked for more", "Killed process", "I/O error"))  # fmt: skip
-AROUND = 4096  # bytes kept on both sides of one
 NOBODY = ("localhost", "localhost.localdomain", "")
 
 
@@ -52,9 +47,10 @@ class LogFile:
 
 def whole_text(item: Item, text: str) -> str:
     """A log with everything that tells, whatever its length: of a long one the first and the last megabytes, and of
-    what lies between the lines around words of trouble. `text`: what was read of it."""
-    first, between, last, held, kept = [text], [], deque[bytes](), 0, 0
+    what lies between the lines that Chooser takes. `text`: what was read of it."""
+    first, last, held = [text], deque[bytes](), 0
     size = len(text)
+    between = Chooser()
     for block in item.blocks():
         if size < FIRST_BYTES:
             first.append(_decoded(block))
@@ -62,30 +58,15 @@ def whole_text(item: Item, text: str) -> str:
             continue
         last.append(block)
         held += len(block)
-        while held > LAST_BYTES:
-            gone = last.popleft()
-            held -= len(gone)
-            if kept < MIDDLE_BYTES and (told := _around(gone)):
-                between.append(told)
-                kept += len(told)
-    return "".join((*first, *between, *(_decoded(block) for block in last)))
+        while held - len(last[0]) > LAST_BYTES:
+            held -= len(last[0])
+            between.feed(last.popleft())
+    told = [f"{line.text}\n" for line in between.lines()[0]]
+    return "".join((*first, *told, *(_decoded(block) for block in last)))
 
 
 def _decoded(block: bytes) -> str:
     return block.decode("utf-8", "replace").replace("\r\n", "\n")
-
-
-def _around(block: bytes) -> str:
-    """The lines around the first and the last word of trouble in a block."""
-    hits = [at for word in TELLING for at in (block.find(word), block.rfind(word)) if at >= 0]
-    found, end = [], 0
-    for at in sorted(hits):
-        begin = max(end, block.rfind(b"\n", 0, max(0, at - AROUND)) + 1)
-        stop = block.find(b"\n", at + AROUND) + 1 or len(block)
-        if stop > begin:
-            found.append(block[begin:stop])
-            end = stop
-    return _decoded(b"".join(found))
 
 
 def joined(parts: Sequence[LogFile]) -> LogFile:
