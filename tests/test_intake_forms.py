@@ -289,3 +289,11 @@ def test_a_line_without_end_is_passed_on_in_part() -> None:
     rest = b"".join(item.blocks())
     assert len(rest) < 2 * items.LONG_LINE + items.HEAD * 5
     assert rest.endswith(b"\nc\n")
+    assert item.cut_lines == 1
+
+
+def test_a_line_without_end_is_said_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "rank1.log").write_text("a\n" * 600_000 + "x" * 900_000 + "\n" + OOM)
+    found = intake.read([tmp_path])
+    assert kinds(found) == {"cuda_error"}
+    assert "were cut off" in unread(found)["rank1.log"]

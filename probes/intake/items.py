@@ -42,7 +42,7 @@ class Item:
     around it says so.
     """
 
-    __slots__ = ("_data", "_stream", "binary", "inside", "mtime", "node", "path", "ref", "size")
+    __slots__ = ("_data", "_stream", "binary", "cut_lines", "inside", "mtime", "node", "path", "ref", "size")
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Item:
     ) -> None:
         self.ref, self.inside, self.size, self.path, self.mtime, self.node = ref, inside, size, path, mtime, node
         self._stream = stream
+        self.cut_lines = 0  # that were too long to be read whole
         head = _without_hole(data, stream)
         self.binary = bool(head) and not (encoding := encoding_of(head))
         if not self.binary and head:
@@ -113,6 +114,7 @@ class Item:
             if len(left) > LONG_LINE:
                 yield left[:LONG_LINE] + b"\n"
                 left, passing = b"", True
+                self.cut_lines += 1
         if left:
             yield left
 

@@ -25,7 +25,7 @@ from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.files import Given, walk
-from probes.intake.items import HEAD, TEXT_BYTES, Item, Unread
+from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, joined, log_file, whole_text
 from probes.intake.pasted import parts_of
@@ -191,7 +191,7 @@ class _Sorter:
             self._sections(item, known.text, nested)
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
-            self._of_node(item, probe, whole_text(item, known.text) if known.kind == "kernel log" else known.text)
+            self._of_node(item, probe, self._whole(item, known.text) if known.kind == "kernel log" else known.text)
         elif known.tool is not None:
             self._tool(item, known.tool, known.text)
         else:
@@ -294,8 +294,18 @@ class _Sorter:
         reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
         self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, tool.host(text)))
 
+    def _whole(self, item: Item, text: str) -> str:
+        """All of a log that tells, and a word on lines without end."""
+        found = whole_text(item, text)
+        if item.cut_lines:
+            self._unread(
+                item,
+                f"lines of more than {LONG_LINE >> 10} KiB were cut off, {item.cut_lines} of them; the rest was read",
+            )
+        return found
+
     def _log(self, item: Item, known: Known) -> None:
-        text = whole_text(item, known.text)
+        text = self._whole(item, known.text)
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)
