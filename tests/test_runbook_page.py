@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.looks import at_each_look
+from tests.support.looks import SIZES, at_each_look
 from tests.support.people import declared, sign_in
 from tests.support.server import Golden15
 from tests.support.verdicts import given
