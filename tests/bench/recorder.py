@@ -11,11 +11,11 @@ from typing import Any
 from probes.catalog import _flight_recorder
 from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, dump_of
 from probes.diagnosis.core import Evidence, Seen
+from tests.accuracy import peers
 from tests.bench.dumps import dump, write
 from tests.bench.measure import Cost, call, command
 from tests.bench.rows import Row
 
-ANALYSER = Path(__file__).parents[2] / ".venv-lab" / "bin" / "torchfrtrace"
 ENTRIES = 2000
 
 
@@ -26,8 +26,8 @@ def from_files(folder: Path, quick: bool) -> Iterator[Row]:
     write(place, world, ENTRIES)
     what = f"{world:,} dumps of {ENTRIES:,} entries from files"
     peer = None
-    if ANALYSER.exists():
-        cost, _ = command([str(ANALYSER), str(place), "-p", "rank_"], {"OMP_NUM_THREADS": "1"})
+    if peers.LAB.exists():
+        cost, _ = command([*peers.ANALYSER, str(place), "-p", "rank_"], {"OMP_NUM_THREADS": "1"})
         peer = cost.cpu_s
         yield Row(what, "torchfrtrace", cost)
     cost, told = command([sys.executable, "-m", "probes", "explain", str(place), "--json"])
