@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.looks import SIZES, at_each_look
+
 pytestmark = pytest.mark.browser
 CASE = Path(__file__).parent / "fixtures" / "hangs" / "loader_slow"
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "dark"), (390, "light")])
+@at_each_look
 def test_a_folder_is_judged_and_an_archive_added_while_the_page_is_open(
-    visit: Any, signed_in_state: Any, check_accessibility: Any, tmp_path: Path, width: int, scheme: str
+    visit: Any, signed_in_state: Any, check_accessibility: Any, tmp_path: Path, size: str, scheme: str
 ) -> None:
-    page = visit(storage_state=signed_in_state, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = visit(storage_state=signed_in_state, viewport=SIZES[size], color_scheme=scheme)
     page.goto("/incidents/")
     page.get_by_role("link", name="Judge files").first.click()
     check_accessibility(page)
