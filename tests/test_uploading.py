@@ -229,6 +229,22 @@ def test_a_reader_that_needs_too_long_or_dies_is_said_and_the_files_stay(
     assert "memory" in incident.uploads.first().problem  # type: ignore[union-attr]
 
 
+def test_who_reads_files_knows_no_password_of_ours(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    from probes.intake import apart
+
+    monkeypatch.setenv("GOLDEN15_SECRET_KEY", "secret")
+    monkeypatch.setattr(apart, "_PROGRAM", "import os, sys; sys.exit(7 if 'GOLDEN15_SECRET_KEY' in os.environ else 8)")
+    incident = files.judge_files(main(), [files.Brought("a.log", [b"[rank0]: line"])], ada)
+    work(incident)
+    assert "status 8" in incident.uploads.get().problem
+
+
+def test_thousands_of_files_are_stored_in_few_queries(ada: User, django_assert_max_num_queries: Any) -> None:
+    with django_assert_max_num_queries(80):
+        files.judge_files(main(), [files.Brought(f"run/{n}.log", [b"[rank0]: line %d" % n]) for n in range(1000)], ada)
+    assert UploadedFile.objects.count() == UploadedPart.objects.count() == 1000
+
+
 def test_two_workers_read_an_upload_once(ada: User) -> None:
     incident = files.judge_files(main(), brought(), ada)
     shard = incident.runs.get().shards.get()

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -83,31 +84,49 @@ def _take(
 
 
 def _keep(upload: Upload, files: Sequence[Brought]) -> list[UploadedFile]:
-    """Store the bytes; a few small files in one transaction."""
+    """Store the bytes; many small files in one transaction."""
     kept: list[UploadedFile] = []
-    waiting: list[UploadedPart] = []
-    held = 0
+    small: list[tuple[UploadedFile, bytes]] = []
     for number, one in enumerate(files):
-        row = UploadedFile.objects.create(
-            upload=upload, number=number, name=path_of(one.name), size=0, sha256="", modified=one.modified
-        )
-        digest, size = hashlib.sha256(), 0
-        for at, part in enumerate(_parts(one.chunks)):
-            digest.update(part)
-            size += len(part)
-            if upload.size + size > settings.UPLOAD_BYTES:
-                raise Refused(too_much(), "files")
-            waiting.append(UploadedPart(file=row, number=at, data=zlib.compress(part, 1)))
-            held += len(part)
-            if held >= 8 * PART or len(waiting) >= 200:
-                UploadedPart.objects.bulk_create(waiting)
-                waiting, held = [], 0
-        row.size, row.sha256 = size, digest.hexdigest()
-        row.save(update_fields=["size", "sha256"])
-        upload.size += size
+        row = UploadedFile(upload=upload, number=number, name=path_of(one.name), size=0, modified=one.modified)
+        parts = _parts(one.chunks)
+        first = next(parts, b"")
+        if len(first) == PART:
+            _keep_large(upload, row, first, parts)
+        else:
+            row.size, row.sha256 = len(first), hashlib.sha256(first).hexdigest()
+            small.append((row, first))
+        upload.size += row.size
+        if upload.size > settings.UPLOAD_BYTES:
+            raise Refused(too_much(), "files")
+        if len(small) >= 200 or sum(len(data) for _, data in small) > 8 * PART:
+            _keep_small(small)
+            small = []
         kept.append(row)
-    UploadedPart.objects.bulk_create(waiting)
+    _keep_small(small)
     return kept
+
+
+@transaction.atomic
+def _keep_small(small: Sequence[tuple[UploadedFile, bytes]]) -> None:
+    UploadedFile.objects.bulk_create([row for row, _ in small])
+    UploadedPart.objects.bulk_create(
+        [UploadedPart(file=row, number=0, data=zlib.compress(data, 1)) for row, data in small if data]
+    )
+
+
+def _keep_large(upload: Upload, row: UploadedFile, first: bytes, rest: Iterator[bytes]) -> None:
+    """Piece by piece, each in a transaction of its own."""
+    row.save()
+    digest = hashlib.sha256()
+    for number, part in enumerate(chain([first], rest)):
+        digest.update(part)
+        row.size += len(part)
+        if upload.size + row.size > settings.UPLOAD_BYTES:
+            raise Refused(too_much(), "files")
+        UploadedPart.objects.create(file=row, number=number, data=zlib.compress(part, 1))
+    row.sha256 = digest.hexdigest()
+    row.save(update_fields=["size", "sha256"])
 
 
 def too_much() -> str:

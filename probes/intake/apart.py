@@ -30,6 +30,7 @@ SECONDS = 300
 ANSWER = 536_870_912
 MOST_READINGS, MOST_UNREAD = 20_000, 5_000
 TICK_S = 1.0
+_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}  # ours holds passwords, which a reader of files needs not
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from probes.intake import apart; apart.main()"
 
 
@@ -87,7 +88,7 @@ def read_apart(files: Sequence[Given], limits: Limits | None = None, alive: Call
         json.dumps([limits.memory, limits.seconds, limits.answer]),
     ]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=answer, stderr=subprocess.PIPE, start_new_session=True
+        command, stdin=subprocess.PIPE, stdout=answer, stderr=subprocess.PIPE, start_new_session=True, env=_ENVIRONMENT
     ) as child:
         try:
             said = _watch(child, listing, limits, alive)
