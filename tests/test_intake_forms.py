@@ -86,6 +86,7 @@ PASTED = {
     "ansible": f"gpu-017 | CHANGED | rc=0 >>\n{XID}\ngpu-018 | CHANGED | rc=0 >>\n[  1.000000] usb 1-1\n",
     "pssh": f"[1] 12:00:00 [SUCCESS] gpu-017\n{XID}[2] 12:00:00 [SUCCESS] gpu-018\n[  1.000000] usb 1-1\n",
     "prompts": f"[root@gpu-017 ~]# dmesg | tail\n{XID}[root@gpu-017 ~]# uptime\n 12:00 up 3 days\n",
+    "other names": f"=== tz-1 ===\n{XID}=== tz-2 ===\n[  1.000000] usb 1-1: new device\n",
     "debian": f"root@gpu-017:~# dmesg\n{XID}root@gpu-017:~# exit\n",
 }
 
@@ -94,8 +95,9 @@ PASTED = {
 def test_output_of_several_nodes_in_one_file_is_given_to_each(tmp_path: Path, form: str) -> None:
     (tmp_path / "all.txt").write_text(PASTED[form])
     found = intake.read([tmp_path])
-    assert kernel_nodes(found) == {"gpu-017"}
-    assert all("all.txt: gpu-01" in ref for ref, _ in found.readings)
+    node = "tz-1" if form == "other names" else "gpu-017"
+    assert kernel_nodes(found) == {node}
+    assert all(f"all.txt: {node[:-1]}" in ref for ref, _ in found.readings)
 
 
 def test_commands_of_one_node_are_taken_apart_and_given_to_it(tmp_path: Path) -> None:
@@ -107,6 +109,15 @@ def test_commands_of_one_node_are_taken_apart_and_given_to_it(tmp_path: Path) ->
     assert kinds(found) == {"cuda_error"}
 
 
+@pytest.mark.parametrize("names", [("gpu-017", "gpu-018"), ("tz-1", "tz-2")])
+def test_commands_pasted_into_a_file_per_node_belong_to_the_node_that_it_is_called_after(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    for name in names:
+        (tmp_path / f"{name}.txt").write_text(f"$ dmesg\n{XID}$ uptime\n 12:00 up 3 days\n")
+    assert kernel_nodes(intake.read([tmp_path])) == set(names)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -114,6 +125,8 @@ def test_commands_of_one_node_are_taken_apart_and_given_to_it(tmp_path: Path) ->
         "# a comment\nx = 1\n",
         "ValueError: x\nINFO: y\n",
         "gpu-017:1234:1250 [0] NCCL INFO Bootstrap\ngpu-017:1234:1250 [0] NCCL INFO x\n",
+        "=== step 1 ===\nloss 1\n=== step 2 ===\nloss 2\n",
+        "=== rank0 ===\nloss 1\n=== rank1 ===\nloss 2\n",
         "=====\ntrain.py FAILED\n-----\nFailures:\n",
         "step 1: loss 2\nstep 2: loss 3\n",
     ],
@@ -154,6 +167,12 @@ def test_a_kernel_log_belongs_to_the_node_in_its_name(tmp_path: Path) -> None:
     (tmp_path / "lab7").mkdir()
     (tmp_path / "lab7" / "messages").write_text(f"Jun  1 12:00:00 lab7 kernel: {XID}")
     assert kernel_nodes(intake.read([tmp_path])) == {"gpu-017", "lab7"}
+
+
+def test_files_beside_each_other_that_differ_in_a_number_are_of_nodes(tmp_path: Path) -> None:
+    (tmp_path / "tz-1_dmesg.txt").write_text(XID)
+    (tmp_path / "tz-2_dmesg.txt").write_text(XID)
+    assert kernel_nodes(intake.read([tmp_path])) == {"tz-1", "tz-2"}
 
 
 def test_the_node_of_a_report_of_sos(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probes.intake.names import looks_like_a_node, named, stem
+from probes.intake.names import is_host, is_other, looks_like_a_node, named, stem
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d-[a-z]{7}")
 # What else stands in a file's name beside its node's: tools, forms, and what they are of.
@@ -55,3 +55,19 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
 
 def _spaced(name: str) -> str:
     return re.sub(r"[._]+", " ", name) + " " + name
+
+
+def alike(words: Iterable[str]) -> set[str]:
+    """Of these words those that differ from another one in their number only, and are no ranks, steps or GPUs: what
+    people call nodes, whatever they call them."""
+    groups: dict[str, set[str]] = {}
+    for word in words:
+        plain = is_host(word) and any(c.isdigit() for c in word) and not _GPU_NUMBER.fullmatch(word.lower())
+        if plain and not is_other(word) and named(PurePosixPath(word)).rank is None:
+            groups.setdefault(re.sub(r"\d+", "#", word), set()).add(word)
+    return {word for group in groups.values() if len(group) > 1 for word in group}
+
+
+def of_names(paths: Iterable[PurePosixPath]) -> set[str]:
+    """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt."""
+    return alike(word for path in paths for word in re.split(r"[._ ]+", stem(path.name)[:200])[:1])

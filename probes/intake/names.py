@@ -91,6 +91,16 @@ _OTHER = re.compile(
 )
 
 
+def is_host(name: str) -> bool:
+    """Whether a node may be called so."""
+    return bool(_HOST.fullmatch(name))
+
+
+def is_other(name: str) -> bool:
+    """Whether it begins as what is no node: rank3, step-7, out."""
+    return bool(_OTHER.match(name))
+
+
 def looks_like_a_node(name: str) -> bool:
     """Whether a folder's name by itself is a node's: gpu-017, node3, ip-10-0-0-4."""
     return bool(_HOST.fullmatch(name) and _NODE_WORD.search(name) and any(c.isdigit() for c in name))

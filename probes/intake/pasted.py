@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.core import lines_of
+from probes.intake.hosts import alike
 from probes.intake.names import looks_like_a_node
 
 LOOKED_AT = 65_536  # characters by which it is known
@@ -64,7 +65,9 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if names := _prefixed(head):
         return _by_prefix(text, names)
-    parts = list(_by_headings(text)) if any(_may_head(line) for line in head) else []
+    framed = (found[2].strip() for line in head if (found := _MARKED.match(line)))
+    known = alike(framed)
+    parts = list(_by_headings(text, known)) if any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]
     return parts if named and [part for part in parts if part.text.strip()] else []
 
@@ -113,14 +116,14 @@ def _may_head(line: str) -> bool:
     return line[:1] in "=#*~<>+_-[$" or " | " in line[:80] or "$ " in line[:120] or "# " in line[:120]
 
 
-def _by_headings(text: str) -> Iterator[Part]:
+def _by_headings(text: str, known: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's."""
     nodes: tuple[str, ...] = ()
     label, body = "", list[str]()
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
-        found = _heading(lines, at) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
+        found = _heading(lines, at, known) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
         if found is None:
             body.append(lines[at])
             at += 1
@@ -135,7 +138,7 @@ def _by_headings(text: str) -> Iterator[Part]:
         yield Part(nodes, label, "\n".join(body) + "\n")
 
 
-def _heading(lines: list[str], at: int) -> tuple[int, tuple[str, ...], str] | None:
+def _heading(lines: list[str], at: int, known: set[str]) -> tuple[int, tuple[str, ...], str] | None:
     """(lines that the heading takes, nodes it names, command it tells), None when this line is none."""
     line = lines[at].rstrip()
     if len(line) > 500:
@@ -151,6 +154,8 @@ def _heading(lines: list[str], at: int) -> tuple[int, tuple[str, ...], str] | No
             return 1, (host,) if host and _is_node(host) else (), _label(prompt[3])
         return None
     marked = _MARKED.match(line) or _OPEN.match(line)
+    if marked and marked[2].strip() in known:
+        return 1, (marked[2].strip(),), ""
     return _told(marked[2].strip()) if marked else None
 
 

@@ -28,6 +28,7 @@ from probes.intake.files import Given, walk
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, joined, log_file, whole_text
+from probes.intake.names import stem
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool
 from probes.topology import Topology
@@ -206,7 +207,8 @@ class _Sorter:
         for part in parts[:MOST_PASTED]:
             for node in part.nodes or ("",):
                 self.brought.named |= {node} - {""}
-                inside = item.inside.parent / node / (part.label or item.name)
+                # What the file is called may be the node of parts without one, as a folder's name is.
+                inside = item.inside.parent / (node or stem(item.name)) / (part.label or item.name)
                 ref = f"{item.ref}: {' '.join(one for one in (node, part.label) if one)}".removesuffix(": ")[:1000]
                 self._take_apart(Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime), nested + 1)
                 count += 1

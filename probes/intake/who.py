@@ -14,7 +14,7 @@ from typing import Any
 
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
-from probes.intake.hosts import node_of_name, of_report
+from probes.intake.hosts import node_of_name, of_names, of_report
 from probes.intake.names import Named, after_prefix, named, node_in, nodes_of
 from probes.intake.sorting import Brought, DumpFile, StackFile
 
@@ -28,7 +28,7 @@ class Who:
         self.brought = brought
         hosts = {host for log in brought.logs for host in log.hosts.values()}
         hosts |= {one.host for one in brought.nodes if one.host}
-        hosts |= brought.named
+        hosts |= brought.named | of_names(one.inside for one in brought.nodes)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         self.nodes = nodes_of(brought.folders, hosts, whole)
         self.hosts = hosts | {of_report(folder.name) or folder.name for folder in self.nodes}
