@@ -25,6 +25,7 @@ AHEAD = 65_536  # of it that is looked at again with the next one, so that a tra
 PROGRESS = frozenset(("%|", "step", "Step", "iter", "Iter", "poch"))
 TRACEBACK = "Traceback (most"
 LAST_WORDS = 3
+WHOLE, END = 16_777_216, 262_144  # progress is looked for in the beginning of a log, then at the end of each piece
 
 
 class Chosen(NamedTuple):
@@ -85,6 +86,8 @@ class Chooser:
     def __init__(self) -> None:
         self._kept = {word.text: _Kept(word) for word in _ALL}
         self._inner: deque[Chosen] = deque(maxlen=8000)  # lines of tracebacks
+        self._new: list[bytes] = []  # not yet added to the rest: adding each small part would copy all of it
+        self._waiting = 0
         self._rest = b""
         self._at = 0  # of self._rest in the file
         self._number = 1
@@ -93,12 +96,20 @@ class Chooser:
 
     def feed(self, data: bytes) -> None:
         """The next bytes of the file."""
-        self._rest += data.replace(b"\r", b"\n")
+        self._new.append(data)
+        self._waiting += len(data)
+        if len(self._rest) + self._waiting >= PIECE + AHEAD:
+            self._join()
         while len(self._rest) >= PIECE + AHEAD:
             self._look()
 
+    def _join(self) -> None:
+        self._rest += b"".join(self._new).replace(b"\r", b"\n")
+        self._new, self._waiting = [], 0
+
     def lines(self) -> tuple[list[Chosen], int]:
         """[lines], and how many lines of interest were passed over. Ends the reading."""
+        self._join()
         while self._rest:
             self._look()
         found: dict[int, Chosen] = {}
@@ -147,8 +158,10 @@ class Chooser:
                 over[index] = len(data) if stop < 0 else stop
                 starts[index].append(_begin(data, at))
         yield from ((_RARE[index], found) for index, found in enumerate(starts) if found)
+        # Where such a word is not at all, looking for it in everything would take longer than all the others together.
+        part = data[:size] if self._at < WHOLE else data[max(0, size - END) : size]
         for word in _OFTEN:
-            if found := [_begin(data, at) for at in _both_ends(data[:size], word)]:
+            if found := [_begin(data, size - len(part) + at) for at in _both_ends(part, word)]:
                 yield word, found
 
     def _line(self, data: bytes, start: int, rank: int, number: int) -> Chosen:
