@@ -57,6 +57,7 @@ class _Group:
         self.name, self.desc, self.pg_id = name, desc, pg_id
         self.backend = ""
         self.entries = []  # type: list[dict[str, Any]]
+        self.ended = set()  # type: set[int]  # ids of entries whose end another entry tells
 
 
 class _Reducer:
@@ -122,6 +123,7 @@ class _Reducer:
         collectives, p2p = {}, 0  # type: dict[int, list[dict[str, Any]]], int
         enqueued = started = completed = None  # type: int | None
         pending, timed_out = [], 0
+        group.ended = self._ended_parts(group)
         for entry in group.entries:
             done = self._done(group, entry)
             if not done:
@@ -176,6 +178,23 @@ class _Reducer:
             numbers = [number if number is not None and number >= 0 else None for number in numbers]
         return {"ranks": values.folded_ranks(words.get("ranks")) if isinstance(words, dict) else None, "told": numbers}
 
+    def _ended_parts(self, group: _Group) -> set[int]:
+        """Entries of a batch of point-to-point calls that has ended its coalescing. torch records each call without an
+        event, so it stays "scheduled" for ever, and then one entry "nccl:coalesced" for all of the batch, with the same
+        number (ProcessGroupNCCL.cpp, pointToPoint and endCoalescing)."""
+        batches = {}  # type: dict[Any, list[dict[str, Any]]]
+        for entry in group.entries:
+            alike = entry.get("is_p2p") is True
+            number = values.whole(entry.get("p2p_seq_id")) if alike else self._seq(entry)
+            if number is not None:
+                batches.setdefault((alike, number), []).append(entry)
+        found = set()
+        for some in batches.values():
+            ends = [entry for entry in some if values.text(entry.get("profiling_name")).endswith("coalesced")]
+            if len(some) > 1 and ends and self._done(group, ends[-1]):
+                found.update(id(entry) for entry in some if entry is not ends[-1])
+        return found
+
     @staticmethod
     def _seq(entry: Mapping[str, Any]) -> int | None:
         return values.whole(entry.get("collective_seq_id", entry.get("seq_id")))
@@ -183,7 +202,8 @@ class _Reducer:
     @staticmethod
     def _done(group: _Group, entry: Mapping[str, Any]) -> bool:
         """Gloo leaves every state at "scheduled" and only retires what has ended, failures too."""
-        return entry.get("state") == "completed" or (group.backend == "gloo" and entry.get("retired") is True)
+        retired = group.backend == "gloo" and entry.get("retired") is True
+        return entry.get("state") == "completed" or retired or id(entry) in group.ended
 
     @staticmethod
     def _timed_out(group: _Group, entry: Mapping[str, Any]) -> bool:
