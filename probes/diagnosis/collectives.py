@@ -9,96 +9,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
-from probes.catalog._flight_recorder_facts import Dump, Entry, Group, Signature
-from probes.diagnosis.circles import circle
+from probes.catalog._flight_recorder_facts import Dump, Entry, Group
 from probes.diagnosis.comparing import difference
 from probes.diagnosis.job import Job
+from probes.diagnosis.stalls import Stall, Stalls, Waiting, blame
+
+__all__ = ["LONG_S", "YOUNG_S", "Stall", "Stalls", "Waiting", "stalls_of"]
 
 LONG_S = 10.0  # judgement: from here on a collective stands; before, a slow step looks the same
 YOUNG_S = 2.0  # judgement: below this nothing is said of a collective that waits
 FEW = 8  # judgement: where more than one in so many dumps is missing, nobody collected them
 _P2P = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """One rank's oldest operation in a group that has not ended. `age_s`: how long it is in it, None if not known.
-
-    `on_device`: True once its kernel runs, False while it is only enqueued, None where the recorder cannot tell (gloo,
-    and NCCL without TORCH_NCCL_ENABLE_TIMING).
-    """
-
-    rank: int
-    seq: int
-    what: Signature
-    entry: Entry
-    age_s: float | None
-    on_device: bool | None = None
-
-
-@dataclass(slots=True)
-class Stall:
-    """One group, or one pair of a point-to-point operation, in which somebody waits, at the lowest such place.
-
-    `late`: members that have not enqueued `seq` (with how far each is), `silent`: members without a dump,
-    `unknown`: members of whom nothing can be told, `odd`: ranks that run another collective there than most, with what
-    they run; empty where it is a draw and `draw` says so. `behind`: members that have enqueued it, while the kernel of
-    most others already runs.
-    """
-
-    group: str
-    desc: str
-    seq: int
-    what: Signature
-    members: frozenset[int]
-    waiting: dict[int, Waiting]
-    late: dict[int, int] = field(default_factory=dict)
-    silent: frozenset[int] = frozenset()
-    unknown: frozenset[int] = frozenset()
-    odd: dict[int, Signature] = field(default_factory=dict)
-    draw: dict[int, Signature] = field(default_factory=dict)
-    behind: frozenset[int] = frozenset()
-    p2p: bool = False
-
-    @property
-    def called(self) -> str:
-        """`collective #41 (all_reduce [1024] Float) of default_pg`, `recv 0<-1 [1024] Float of pp`"""
-        name = self.desc or f"group {self.group}"
-        return f"{self.what} of {name}" if self.p2p else f"collective #{self.seq} ({self.what}) of {name}"
-
-    @property
-    def age_s(self) -> float | None:
-        """How long the first one waits; None where no dump tells."""
-        return max((one.age_s for one in self.waiting.values() if one.age_s is not None), default=None)
-
-    @property
-    def agreed(self) -> bool:
-        """Nobody differs and nobody is known to be late."""
-        return not (self.late or self.silent or self.odd or self.draw)
-
-    @property
-    def complete(self) -> bool:
-        """Everybody is in it, with the same operation: it was launched everywhere and does not end."""
-        return self.agreed and not self.unknown and set(self.waiting) == self.members
-
-
-@dataclass(slots=True)
-class Stalls:
-    """`all`: every group that stands. `culprits`: ranks that others wait for and that wait for nobody. `cycle`: ranks
-    that wait for each other across groups, `crossed` those groups. `behind`: ranks whose device has not come to what
-    the others run. `silent`: the few members without a dump where nobody waits. `uncollected`: members without a dump,
-    where so many are missing that it means nothing. `moving`: work ended a moment ago, and no group stands."""
-
-    all: list[Stall] = field(default_factory=list)
-    culprits: dict[int, Stall] = field(default_factory=dict)
-    cycle: tuple[int, ...] = ()
-    crossed: list[Stall] = field(default_factory=list)
-    behind: dict[int, Stall] = field(default_factory=dict)
-    silent: tuple[int, ...] = ()
-    uncollected: frozenset[int] = frozenset()
-    moving: bool | None = None
 
 
 GroupKey = tuple[str, frozenset[int] | None]
@@ -122,7 +44,7 @@ def stalls_of(job: Job, unanswered: bool = False) -> Stalls:
         found.silent = tuple(sorted(absent))
     found.all = [stall for stall in found.all if stall.age_s is None or stall.age_s >= YOUNG_S]
     found.all.sort(key=lambda stall: -(stall.age_s or 0.0))
-    _blame(found)
+    blame(found)
     return found
 
 
@@ -274,39 +196,3 @@ def _moving(dumps: Mapping[int, Dump], stalls: list[Stall]) -> bool | None:
         if not entry.pending and entry.created_at is not None and dump.at and dump.how == "worker server"
     ]
     return min(ages) < YOUNG_S if ages else None
-
-
-# Whom to blame ------------------------------------------------------------------------------------------------------
-
-
-def _blame(found: Stalls) -> None:
-    """Whoever waits in a group that stands is not free to come to another, whatever that group waits for."""
-    held = _held(found.all)
-    awaited = {at: [*stall.late, *stall.silent, *stall.behind] for at, stall in enumerate(found.all)}
-    for at, stall in enumerate(found.all):
-        for rank in sorted({*stall.late, *stall.silent}):
-            if not held.get(rank):
-                found.culprits.setdefault(rank, stall)
-        for rank in sorted(stall.behind):
-            if not held.get(rank, set()) - {at}:
-                found.behind.setdefault(rank, stall)
-    if found.culprits or any(stall.odd or stall.draw for stall in found.all):
-        return
-    ranks, places = circle(held, awaited)
-    if len(places) > 1 and len(ranks) > 1:
-        found.cycle = tuple(sorted(ranks))
-        found.crossed = [stall for at, stall in enumerate(found.all) if at in places]
-        found.behind = {rank: stall for rank, stall in found.behind.items() if rank not in ranks}
-
-
-def _held(stalls: list[Stall]) -> dict[int, set[int]]:
-    """Rank -> the stalls in which it waits. A device runs what it has started: what is only enqueued behind it does not
-    hold the rank."""
-    held: dict[int, set[int]] = {}
-    runs: dict[int, set[int]] = {}
-    for at, stall in enumerate(stalls):
-        for rank, one in stall.waiting.items():
-            held.setdefault(rank, set()).add(at)
-            if one.on_device is True:
-                runs.setdefault(rank, set()).add(at)
-    return {rank: runs.get(rank) or places for rank, places in held.items()}
