@@ -188,7 +188,7 @@ class _Reducer:
             number = values.whole(entry.get("p2p_seq_id")) if alike else self._seq(entry)
             if number is not None:
                 batches.setdefault((alike, number), []).append(entry)
-        found = set()
+        found = set()  # type: set[int]
         for some in batches.values():
             ends = [entry for entry in some if values.text(entry.get("profiling_name")).endswith("coalesced")]
             if len(some) > 1 and ends and self._done(group, ends[-1]):

@@ -66,9 +66,10 @@ def difference(groups: Mapping[int, Group], dumps: Mapping[int, Dump], last: int
         for seq, mark in enumerate(marks, first):
             if mark >= 0 and seq <= last:
                 places.setdefault(seq, {}).setdefault(mark, []).append(ranks)
-    seq = min((seq for seq, by_mark in places.items() if len(by_mark) > 1), default=None)
-    if seq is None:
+    differing = [seq for seq, by_mark in places.items() if len(by_mark) > 1]
+    if not differing:
         return None
+    seq = min(differing)
     sides = sorted(([r for ranks in some for r in ranks] for some in places[seq].values()), key=len, reverse=True)
     ran = {rank: _ran(groups[rank], dumps[rank], seq) for ranks in sides for rank in ranks}
     if len(sides[0]) == len(sides[1]) or 2 * len(ran) < members:  # a draw, or too few dumps to call it a majority

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
@@ -83,13 +83,13 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             return "suspect", finding.says, seen.ref
     if lacks := step.get("lacks"):
         return "not known", f"Golden15 does not have it yet: {lacks}", ""
-    if step.get("settles") == "standstill" and not _settled(evidence):
-        return (
-            "not known",
-            f"no collective has waited for {LONG_S:.0f} s yet, and none was seen to end: a later look tells",
-            "",
-        )
-    return _asked(step.get("probes", ()), evidence)
+    if (settles := step.get("settles")) is not None:
+        settled, why = SETTLES[settles]
+        if not settled(evidence):
+            return "not known", why, ""
+    if not step.get("probes"):
+        return "ruled out", "a profile was looked at, and nothing speaks for it", ""
+    return _asked(step["probes"], evidence)
 
 
 def _settled(evidence: Evidence) -> bool:
@@ -99,6 +99,47 @@ def _settled(evidence: Evidence) -> bool:
         return True
     stalls = evidence.stalls
     return stalls.moving is True or any(one.age_s is None or one.age_s >= LONG_S for one in stalls.all)
+
+
+def _looked_twice(evidence: Evidence) -> bool:
+    """Whether most ranks with a stack have an earlier one too. Without any the usual words say what is missing."""
+    stacks = [one for seen in evidence.of("rank.stack") for one in seen.facts.processes if not one.worker]
+    return not stacks or 2 * sum(bool(one.earlier) for one in stacks) >= len(stacks)
+
+
+def _profiled(evidence: Evidence) -> bool:
+    return any(seen.facts.native for seen in evidence.of("rank.profile"))
+
+
+def _arrivals(evidence: Evidence) -> bool:
+    """Whether recorders tell for how long collectives ran on each rank. Without any the usual words say it."""
+    dumps = [view.dump for view in evidence.job.ranks.values() if view.dump is not None]
+    timed = (one.duration_ms is not None for dump in dumps for group in dump.groups for one in group.last)
+    return not dumps or any(timed)
+
+
+def _sanitized(evidence: Evidence) -> bool:
+    settings = (view.place.visible for view in evidence.job.ranks.values() if view.place is not None)
+    return any("TORCH_CUDA_SANITIZER" in one for one in settings)
+
+
+# What must be so before "nothing speaks for it" rules a step out, and what is said where it is not.
+SETTLES: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
+    "standstill": (
+        _settled,
+        f"no collective has waited for {LONG_S:.0f} s yet, and none was seen to end: a later look tells",
+    ),
+    "looks": (_looked_twice, "one look at the stacks tells little: a second py-spy dump of each rank lets it be known"),
+    "profile": (
+        _profiled,
+        "no profile with native frames: py-spy record --native --format raw of one rank, for 10 s, lets it be known",
+    ),
+    "arrivals": (
+        _arrivals,
+        "recorders do not tell how long collectives ran: TORCH_NCCL_ENABLE_TIMING=1, set before the start, lets them",
+    ),
+    "sanitizer": (_sanitized, "nothing looked: TORCH_CUDA_SANITIZER=1, set before the start, makes torch look, slowly"),
+}
 
 
 def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:

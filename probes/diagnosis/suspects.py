@@ -41,6 +41,37 @@ def suspects(evidence: Evidence) -> dict[int, Suspect]:
     return found
 
 
+STANDSTILL = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "heartbeat", "barrier_missed", "desync")
+
+
+def standing(evidence: Evidence) -> bool:
+    """Whether something proves that the job stands: a wait of known age, or a limit that ran out. One stack per rank
+    does not, nor do dumps that do not tell of which moment they are."""
+    aged = any(stall.age_s is not None and stall.age_s >= LONG_S for stall in evidence.stalls.all)
+    return aged or next(evidence.job.said(*STANDSTILL), None) is not None
+
+
+def seen_twice(view: RankView) -> bool:
+    """Whether an earlier dump of the rank's stack shows the same line of its program, or the same call."""
+    stack, waits = view.stack, view.waits
+    if stack is None or waits is None:
+        return False
+    marks = {frame for frame in (waits.at, waits.frame) if frame is not None}
+    return any(marks & set(look.frames) for look in stack.earlier)
+
+
+def shared(views: list[RankView]) -> tuple[dict[str, str | int], str]:
+    """(whom to blame, how to call them) where one thing holds several ranks: their node if all are on one."""
+    if len(views) == 1:
+        return views[0].subject, views[0].headline
+    nodes = {view.node for view in views}
+    said = ranks_said([view.rank for view in views])
+    said = said[:1].upper() + said[1:]
+    if len(nodes) == 1 and (node := nodes.pop()):
+        return {"node": node}, f"{said} on {node}"
+    return {}, said
+
+
 def _together(one: Suspect, other: Suspect) -> Suspect:
     return replace(
         one,
@@ -73,23 +104,31 @@ def _by_recorder(evidence: Evidence) -> Iterator[Suspect]:
         )
         against: tuple[Reason, ...] = ()
         if rank in stall.silent:
-            signals: tuple[str, ...] = ("rank_without_dump",)
+            asked = view.place is not None or view.process is not None
+            signals: tuple[str, ...] = ("rank_without_dump" if asked else "rank_without_file",)
             why = view.no_dump.why if view.no_dump is not None else "none was found"
             own = Reason(f"rank {rank} has no flight-recorder dump: {why}", view.ref("rank.flight_recorder"))
             against = (Reason("a dump that nobody collected looks the same", peers.reading),)
         else:
-            signals = (_behind(stall.age_s),)
+            signals = (_behind(evidence, stall),)
             reached = stall.late.get(rank, 0)
             said = f"entered #{reached} last" if reached else "entered none"
             own = Reason(f"rank {rank} {said} of that group", view.ref("rank.flight_recorder"))
+            if stall.p2p:
+                own = Reason(f"rank {rank} has no such call that waits", view.ref("rank.flight_recorder"))
         waiting = frozenset(stall.waiting)
         yield Suspect(view, f"never entered {stall.called}", (peers, own), signals, (stall,), against, waiting)
 
 
-def _behind(age_s: float | None) -> str:
-    if age_s is None:
-        return "rank_behind_age_unknown"
-    return "rank_behind" if age_s >= LONG_S else "rank_behind_young"
+def _behind(evidence: Evidence, stall: Stall) -> str:
+    if len(stall.unknown) > len(stall.members) / 2:
+        return "rank_behind_few_dumps"
+    free = sum(rank in evidence.stalls.culprits for rank in stall.late)
+    if free > len(stall.waiting) + len(stall.unknown):
+        return "most_behind"
+    if stall.age_s is None:
+        return "rank_behind" if standing(evidence) else "rank_behind_age_unknown"
+    return "rank_behind" if stall.age_s >= LONG_S else "rank_behind_young"
 
 
 def _by_absence(evidence: Evidence) -> Iterator[Suspect]:
@@ -136,11 +175,11 @@ def _by_ras(evidence: Evidence) -> Iterator[Suspect]:
     """NCCL itself: a rank that was behind at two looks. It counts launches within one communicator, so a rank is known
     by its process, or by its number where the communicator holds the whole job."""
     job: Job = evidence.job
+    by_pid = {(view.node, view.pid): view for view in job.ranks.values() if view.pid is not None}
     for seen in evidence.of("nccl.ras"):
         sizes = {one.hash: one.size for one in seen.facts.report.communicators}
         for lag in seen.facts.lags:
-            by_pid = (view for view in job.ranks.values() if lag.pid is not None and view.pid == lag.pid)
-            view = next((view for view in by_pid if view.node in (lag.host, seen.node)), None)
+            view = by_pid.get((lag.host, lag.pid)) or by_pid.get((seen.node, lag.pid))
             if view is None and sizes.get(lag.communicator) == job.world_size is not None:
                 view = job.view(lag.rank)
             if view is None or not lag.behind:
@@ -160,6 +199,7 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
         return
     if evidence.stalls.moving or evidence.stalls.culprits or evidence.stalls.cycle:
         return
+    proven = standing(evidence)
     if any(stall.odd or stall.draw or stall.complete for stall in evidence.stalls.all):
         return
     kinds = Counter(str(wait.kind) for rank, wait in waits.items() if rank in within and wait is not None)
@@ -174,9 +214,15 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
             view,
             "is not in the collective that the others are in",
             (peers, own),
-            ("rank_elsewhere_by_stack",),
+            (_elsewhere(view, proven),),
             waiting=frozenset(within),
         )
+
+
+def _elsewhere(view: RankView, proven: bool) -> str:
+    if proven:
+        return "rank_elsewhere_while_it_stands"
+    return "rank_elsewhere_twice" if seen_twice(view) else "rank_elsewhere_by_stack"
 
 
 def _who(event: LogEvent) -> str:
