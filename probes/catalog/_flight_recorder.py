@@ -132,7 +132,8 @@ class _Reducer:
         collectives, p2p = {}, 0  # type: dict[int, list[dict[str, Any]]], int
         enqueued = started = completed = None  # type: int | None
         pending, timed_out = [], 0
-        gloo, ended = group.backend == "gloo", self._ended_parts(group)
+        gloo = group.backend == "gloo"
+        ended = set() if gloo else values.ended_parts(group.entries)
         group.ended = ended
         for entry in group.entries:  # most of the time is spent here
             state = entry.get("state")
@@ -197,25 +198,6 @@ class _Reducer:
             numbers = [values.whole(told.get(name)) for name in names]
             numbers = [number if number is not None and number >= 0 else None for number in numbers]
         return {"ranks": values.folded_ranks(words.get("ranks")) if isinstance(words, dict) else None, "told": numbers}
-
-    def _ended_parts(self, group: _Group) -> set[int]:
-        """Entries of a batch of point-to-point calls that has ended its coalescing. torch records each call without an
-        event, so it stays "scheduled" for ever, and then one entry "nccl:coalesced" for all of the batch, with the same
-        number (ProcessGroupNCCL.cpp, pointToPoint and endCoalescing)."""
-        if not any(values.text(entry.get("profiling_name")).endswith("coalesced") for entry in group.entries):
-            return set()
-        batches = {}  # type: dict[Any, list[dict[str, Any]]]
-        for entry in group.entries:
-            alike = entry.get("is_p2p") is True
-            number = values.whole(entry.get("p2p_seq_id")) if alike else self._seq(entry)
-            if number is not None:
-                batches.setdefault((alike, number), []).append(entry)
-        found = set()  # type: set[int]
-        for some in batches.values():
-            ends = [entry for entry in some if values.text(entry.get("profiling_name")).endswith("coalesced")]
-            if len(some) > 1 and ends and self._done(group, ends[-1]):
-                found.update(id(entry) for entry in some if entry is not ends[-1])
-        return found
 
     @staticmethod
     def _seq(entry: Mapping[str, Any]) -> int | None:
