@@ -112,7 +112,7 @@ def _behind(waiting: Mapping[int, Waiting]) -> frozenset[int]:
 def _pairs(key: GroupKey, groups: Mapping[int, Group], dumps: Mapping[int, Dump], collected: bool) -> Iterator[Stall]:
     """Sends and receives that wait for the other side. Their numbers are ranks of the group, in its order
     (ProcessGroupNCCL.cpp, send and recv)."""
-    order = sorted(key[1]) if key[1] is not None else None
+    order = next((group.ranks for group in groups.values() if group.p2p and group.ranks), None)
     pending: dict[tuple[str, int, int], Waiting] = {}
     for rank, group in groups.items():
         for entry in group.pending if group.p2p else ():

@@ -164,7 +164,7 @@ def _alone(evidence: Evidence, stall: Stall) -> Iterator[Hypothesis]:
         ),
         ("alone_in_collective",),
         would_change=("another rank that enters it", "stacks that say what holds the others back"),
-        ranks=frozenset({rank, *free}),
+        ranks=frozenset({rank}),
         nodes=frozenset({view.node}),
     )  # fmt: skip
 
