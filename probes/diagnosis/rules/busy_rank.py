@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from probes.catalog._stack_waits import Wait
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.suspects import Suspect, seen_twice, shared, standing
@@ -54,21 +55,26 @@ def _works(suspect: Suspect, proven: bool, saved: Mapping[int, Reason]) -> tuple
     if compiler is not None:
         says = f"rank {view.rank}: its child {compiler.pid} is {compiler.comm}, a compiler"
         return BUSY, "in_compile", KINDS["compile"][3], Reason(says, view.ref("rank.process"))
-    if waits is None:
-        return None
+    told = _by_stack(suspect, waits, proven) if waits is not None else None
+    if told is None and view.rank in saved:
+        return CHECKPOINT, "checkpoint_in_log", WRITES, saved[view.rank]
+    return told
+
+
+def _by_stack(suspect: Suspect, waits: Wait, proven: bool) -> tuple[str, str, Does, Reason] | None:
+    view = suspect.view
     for kind in (waits.kind, *waits.within):
         if kind in KINDS and (kind == waits.kind or waits.kind in ("input/output", "lock", "user code")):
             cause, strong, weak, does = KINDS[kind]
             signal = strong if proven or not set(suspect.signals) <= BY_STACK else weak
             return cause, signal, does, Reason(f"rank {view.rank}: main thread in {waits}", view.ref("rank.stack"))
-    if waits.kind == "user code" and view.stack is not None and view.stack.earlier and not seen_twice(view):
+    looked_twice = view.stack is not None and bool(view.stack.earlier)
+    if waits.kind == "user code" and looked_twice and not seen_twice(view):
         burns = (view.process.cpu_percent or 0.0) >= BURNS if view.process is not None else waits.busy is True
         if burns:
             at = waits.at.short if waits.at else "another line"
             says = f"rank {view.rank}: main thread runs, at {at} now and elsewhere before"
             return BUSY, "works_in_own_code", WORKS, Reason(says, view.ref("rank.stack"))
-    if view.rank in saved:
-        return CHECKPOINT, "checkpoint_in_log", WRITES, saved[view.rank]
     return None
 
 

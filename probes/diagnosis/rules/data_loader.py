@@ -78,8 +78,8 @@ def _starved(views: list[RankView], signal: str) -> Hypothesis:
 
 
 def _computes(waits: Wait) -> bool:
-    """Whether the rank is in the dataset's own code: the line that decides is within the loader."""
-    return waits.at is not None
+    """Whether the rank computes its samples itself: the loader's frame is the one that asks the data set."""
+    return waits.frame is not None and waits.frame.file.endswith("_utils/fetch.py") and waits.at is not None
 
 
 def _worker(view: RankView) -> tuple[Reason, str] | None:
