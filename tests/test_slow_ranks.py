@@ -11,7 +11,7 @@ from probes.catalog._flight_recorder_facts import Dump
 from probes.catalog._log_events import LogEvent
 from probes.catalog._process_facts import Process, RankProcesses
 from probes.diagnosis import Diagnosis, Seen, diagnose
-from tests.support.rank_facts import dump, mapped, recorders, stack, stacked, with_entries, wrote
+from tests.support.rank_facts import dump, recorders, stack, stacked, with_entries, wrote
 
 REDUCE = ("all_reduce", 1024)
 LOADER, CHECKPOINT, BUSY = "cpu.dataloader_starved", "fw.checkpoint_stall", "fw.rank_busy"
@@ -148,12 +148,24 @@ def test_moments_of_calls_count_only_by_one_clock() -> None:
     assert first(*apart)[0] != "fw.rank_straggler", "a clock that is ahead looks the same"
 
 
-def test_a_loader_explains_a_straggler() -> None:
-    found = diagnose(
-        [recorders(*(timed(r, 1) for r in RANKS)), looks("data loader", ("data loader",)), mapped("n", RANKS, 4)]
+def test_many_ranks_with_nan_are_one_hypothesis_and_the_first_by_a_step_is_named() -> None:
+    def met(*moments: float) -> Diagnosis:
+        return diagnose([wrote("n", *(LogEvent("nan", "loss is nan", rank=r, at=at) for r, at in enumerate(moments)))])
+
+    def told(found: Diagnosis) -> list[Any]:
+        return [one.hypothesis.subject.get("rank") for one in found.ranked if one.hypothesis.cause == "fw.nan_gradient"]
+
+    assert told(met(50.0, 50.1, 50.2)) == [None]
+    assert told(met(57.0, 52.0, 57.1)) == [1]
+
+
+def test_a_hundred_stopped_ranks_are_one_hypothesis() -> None:
+    facts = RankProcesses(
+        1.0, tuple(Process(r + 9, r, 128, None, None, "python", "T", "T") for r in range(100)), (), (), 0, 0
     )
-    causes = [one.hypothesis.cause for one in found.ranked]
-    assert causes[0] in ("fw.rank_straggler", LOADER)
+    found = diagnose([Seen("n/rank.process", "n", "rank.process", "ok", "", facts, ())])
+    assert [one.hypothesis.cause for one in found.ranked].count("fw.rank_stopped") == 1
+    assert found.verdict.hypothesis.says.startswith("100 ranks on n are stopped")
 
 
 def test_the_path_says_what_would_tell_who_comes_late() -> None:

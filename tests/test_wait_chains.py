@@ -12,7 +12,7 @@ from probes.diagnosis import Evidence, diagnose
 from probes.diagnosis.circles import circle
 from probes.diagnosis.comparing import operation
 from tests.support import flight_recorders
-from tests.support.rank_facts import dump, p2p, recorders, with_entries
+from tests.support.rank_facts import dump, p2p, recorders, stack, stacked, with_entries
 
 REDUCE, GATHER = ("all_reduce", 1024), ("all_gather", 8)
 MISSING, MISMATCH, CYCLE = "fw.rank_missing_collective", "fw.collective_mismatch", "fw.group_order_cycle"
@@ -86,6 +86,18 @@ def test_a_receive_without_its_send_blames_the_rank_that_did_not_send() -> None:
 def test_a_send_and_a_receive_that_met_blame_nobody() -> None:
     found = stalls(p2p(0, [0, 1], "send 0->1"), p2p(1, [0, 1], "recv 1<-0"))
     assert (found.all, found.culprits) == ([], {})
+
+
+def test_a_late_rank_that_receives_from_another_late_one_is_a_bystander() -> None:
+    """gloo records no receive: only the stack of rank 1 tells that it waits for somebody."""
+    some = [dump(r, {"g": ([0, 1, 2, 3], [REDUCE] if r < 2 else [REDUCE, REDUCE], r >= 2)}) for r in range(4)]
+    stacks = stacked("n", stack(0, "data loader"), stack(1, "p2p"), stack(2, "collective"), stack(3, "collective"))
+    found = diagnose([recorders(*some), stacks])
+    assert (found.verdict.hypothesis.cause, found.verdict.hypothesis.subject["rank"]) == ("cpu.dataloader_starved", 0)
+    assert not any(1 in one.hypothesis.ranks for one in found.ranked)
+    came = dump(0, {"g": ([0, 1, 2, 3], [REDUCE, REDUCE], True)})
+    alone = diagnose([recorders(came, *some[1:]), stacks])
+    assert alone.verdict.hypothesis.ranks == {1}, "where nobody else is late it is told with its stack"
 
 
 def test_two_ranks_that_both_send_first_are_a_circle() -> None:

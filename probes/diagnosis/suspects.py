@@ -16,6 +16,7 @@ from probes.diagnosis.job import Job, RankView, quoted
 
 # What a main thread is in while it waits for other ranks, or for its own device.
 TOGETHER = {"collective", "p2p", "barrier", "backward", "store", "device sync", "native wait", "destroy", "start"}
+FOR_OTHERS = {"collective", "p2p", "barrier", "store", "start"}  # of these, what only another rank can end
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,10 @@ def ranks_said(ranks: Iterator[int] | frozenset[int] | list[int]) -> str:
 
 def _by_recorder(evidence: Evidence) -> Iterator[Suspect]:
     job: Job = evidence.job
+    bystanders = _in_calls_that_no_recorder_tells(evidence)
     for rank, stall in evidence.stalls.culprits.items():
+        if rank in bystanders:
+            continue
         view = job.view(rank)
         waits = "waits" if len(stall.waiting) == 1 else "wait"
         long = f" for {stall.age_s:.0f} s" if stall.age_s is not None else ""
@@ -118,6 +122,20 @@ def _by_recorder(evidence: Evidence) -> Iterator[Suspect]:
                 own = Reason(f"rank {rank} has no such call that waits", view.ref("rank.flight_recorder"))
         waiting = frozenset(stall.waiting)
         yield Suspect(view, f"never entered {stall.called}", (peers, own), signals, (stall,), against, waiting)
+
+
+def _in_calls_that_no_recorder_tells(evidence: Evidence) -> set[int]:
+    """Late ranks that themselves wait for a rank, by their stacks, where another late one does not: gloo records no
+    send, recv or monitored barrier, and nothing records what waits for the store."""
+    by_stall: dict[int, list[int]] = {}
+    for rank, stall in evidence.stalls.culprits.items():
+        by_stall.setdefault(id(stall), []).append(rank)
+    found: set[int] = set()
+    for ranks in by_stall.values():
+        waits = {rank for rank in ranks if (wait := evidence.job.view(rank).waits) and wait.kind in FOR_OTHERS}
+        if len(waits) < len(ranks):
+            found |= waits
+    return found
 
 
 def _behind(evidence: Evidence, stall: Stall) -> str:

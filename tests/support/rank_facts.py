@@ -121,6 +121,7 @@ FRAMES = {
     "compile": [("compile_fx", "torch/_inductor/compile_fx.py", 500), ("step", "/job/train.py", 35)],
     "preprocessing": [("map", "datasets/arrow_dataset.py", 3000), ("prepare", "/job/data.py", 12)],
     "user code": [("mend", "/job/train.py", 90)],
+    "p2p": [("recv", "torch/distributed/distributed_c10d.py", 2100), ("stage", "/job/pipe.py", 20)],
     "device sync": [("synchronize", "torch/cuda/__init__.py", 800), ("log", "/job/train.py", 55)],
 }
 
