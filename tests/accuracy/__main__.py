@@ -132,7 +132,7 @@ def _peers(console: Console, rows: Sequence[Row]) -> None:
         numbers = (len(mine), *(counts[key] for key in ("right", "wrong", "says nothing", "stopped")))
         table.add_row(name, *map(str, numbers), str(sum(one.right for one, _ in mine)))
     console.print(table)
-    if not peers.ANALYSER.exists():
+    if not peers.LAB.exists():
         console.print("torchfrtrace is not here: make lab installs it.")
 
 

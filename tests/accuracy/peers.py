@@ -14,7 +14,8 @@ from typing import Literal
 from tests.accuracy.cases import Case
 
 Blame = Literal["right", "wrong", "says nothing", "stopped"]
-ANALYSER = Path(__file__).parents[2] / ".venv-lab" / "bin" / "torchfrtrace"
+LAB = Path(__file__).parents[2] / ".venv-lab" / "bin" / "python"
+ANALYSER = (str(LAB), "-m", "torch.distributed.flight_recorder.fr_trace")  # what the command torchfrtrace runs
 _ROOT = re.compile(r"Root Cause \(first observed failure\):.{0,400}?rank\s*: (\d{1,7})", re.S)
 _MISSING = re.compile(r"missing ranks: \{([\d, ]+)\}|Culprit rank ([\d, ]+)")
 MOST_BYTES = 67_108_864
@@ -46,12 +47,12 @@ def torchfrtrace(case: Case, place: Path) -> Blame | None:
     """The first mismatch that torch's analyser prints; None where there are no dumps of one name, or the truth has no
     rank. It unpickles what it reads: only files of this repository are given to it."""
     dumps = [file for file in place.rglob("*") if file.is_file() and file.open("rb").read(1) == b"\x80"]
-    if not _ranks(case) or not dumps or not ANALYSER.exists():
+    if not _ranks(case) or not dumps or not LAB.exists():
         return None
     prefixes = {re.sub(r"\d+$", "", file.name) for file in dumps}
     if len(prefixes) != 1 or not (prefix := prefixes.pop()):
         return None
-    command = [str(ANALYSER), str(dumps[0].parent), "-p", prefix]
+    command = [*ANALYSER, str(dumps[0].parent), "-p", prefix]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=quiet, check=False)

@@ -28,7 +28,9 @@ def diagnosis(folder: Path, quick: bool) -> Iterator[Row]:
     cost, found = call(lambda: told.diagnose(readings, names))
     assert found.verdict.hypothesis.cause == "ib.link_down", found.verdict
     yield Row(f"{count:,} nodes, {len(readings):,} readings judged", "Golden15", Cost(cost, 0, 0), "2 s")
-    newer = [dataclasses.replace(one) if one.node in names[-NEW:] and one.probe == "host.load" else one for one in readings]
+    newer = [
+        dataclasses.replace(one) if one.node in names[-NEW:] and one.probe == "host.load" else one for one in readings
+    ]
     cost, found = call(lambda: told.diagnose(newer, names))
     assert found.verdict.hypothesis.cause == "ib.link_down", found.verdict
     yield Row(f"again, with new readings of {NEW} nodes", "Golden15", Cost(cost, 0, 0))

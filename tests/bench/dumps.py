@@ -1,6 +1,6 @@
 """Flight-recorder dumps of a job of any size, in the schema of torch 2.13 (2.10): one rank left out an all-reduce.
 
-Each rank is in three groups: all ranks, its tensor-parallel one (8 neighbours), its data-parallel one (every eighth rank).
+Each rank is in three groups: all ranks, its tensor-parallel one (8 neighbours), its data-parallel one (every eighth).
 A step is two all-gathers and two reduce-scatters of the second, an all-reduce of the third and one of the first.
 """
 
@@ -64,7 +64,9 @@ def dump(rank: int, world: int, entries: int) -> dict[str, Any]:
     return {"version": "2.10", "pg_config": config, "comm_lib_version": "2.27.7", "pg_status": {}, "entries": found}
 
 
-def _entry(record: int, kind: str, group: tuple[str, str, int, list[int]], seq: int, at: int, done: bool) -> dict[str, Any]:
+def _entry(
+    record: int, kind: str, group: tuple[str, str, int, list[int]], seq: int, at: int, done: bool
+) -> dict[str, Any]:
     _, operation, size, size_out, dtype = KINDS[kind]
     told = {
         "frames": FRAMES[kind], "record_id": record, "pg_id": group[2], "process_group": group[:2],

@@ -14,9 +14,9 @@ from tests.bench.rows import Row
 
 RANKS = 64
 ENDED = (
-    "[rank{rank}]:[E1129 03:44:12.715298746 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
-    "timeout: WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=554400, NumelOut=554400, Timeout(ms)=600000) ran for "
-    "600{rank:03} milliseconds before timing out.\n"
+    "[rank{rank}]:[E1129 03:44:12.715298746 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective "
+    "operation timeout: WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=554400, NumelOut=554400, Timeout(ms)=600000) "
+    "ran for 600{rank:03} milliseconds before timing out.\n"
 )
 
 

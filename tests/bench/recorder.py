@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 import sys
 from collections.abc import Iterator
@@ -12,11 +11,11 @@ from typing import Any
 from probes.catalog import _flight_recorder
 from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, dump_of
 from probes.diagnosis.core import Evidence, Seen
+from tests.accuracy import peers
+from tests.bench.dumps import dump, write
 from tests.bench.measure import Cost, call, command
 from tests.bench.rows import Row
-from tests.bench.dumps import dump, write
 
-ANALYSER = Path(__file__).parents[2] / ".venv-lab" / "bin" / "torchfrtrace"
 ENTRIES = 2000
 
 
@@ -27,8 +26,8 @@ def from_files(folder: Path, quick: bool) -> Iterator[Row]:
     write(place, world, ENTRIES)
     what = f"{world:,} dumps of {ENTRIES:,} entries from files"
     peer = None
-    if ANALYSER.exists():
-        cost, _ = command([str(ANALYSER), str(place), "-p", "rank_"], {"OMP_NUM_THREADS": "1"})
+    if peers.LAB.exists():
+        cost, _ = command([*peers.ANALYSER, str(place), "-p", "rank_"], {"OMP_NUM_THREADS": "1"})
         peer = cost.cpu_s
         yield Row(what, "torchfrtrace", cost)
     cost, told = command([sys.executable, "-m", "probes", "explain", str(place), "--json"])
@@ -48,11 +47,13 @@ def merged(folder: Path, quick: bool) -> Iterator[Row]:
 def _reading(node: int, world: int) -> Seen:
     name = f"gpu-{node:04}"
     dumps = tuple(_reduced(rank, world, name) for rank in range(8 * node, 8 * node + 8))
-    return Seen(f"{name}/rank.flight_recorder", name, "rank.flight_recorder", "ok", "", FlightRecorder(name, dumps, (), 0), ())
+    return Seen(
+        f"{name}/rank.flight_recorder", name, "rank.flight_recorder", "ok", "", FlightRecorder(name, dumps, (), 0), ()
+    )
 
 
 def _reduced(rank: int, world: int, node: str) -> Dump:
     told: dict[str, Any] = _flight_recorder.reduce(pickle.dumps(dump(rank, world, 60), 2))
-    stamp = {"rank": rank, "pid": 1000 + rank, "host": node, "world_size": world, "run_id": "run", "slurm_job": None,
-        "master": None, "how": "worker server", "path": "", "mtime": None, "at": 1_795_961_600.0, "bytes": 1, "torch": ""}  # fmt: skip
-    return dataclasses.replace(dump_of(told, stamp))
+    stamp = {"rank": rank, "pid": 1000 + rank, "host": node, "world_size": world, "run_id": "run", "slurm_job": None}
+    stamp |= {"master": None, "how": "worker server", "path": "", "mtime": None, "at": 1_795_961_600.0, "bytes": 1}
+    return dump_of(told, stamp)

@@ -35,7 +35,7 @@ class Odd:
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if evidence.suspects or evidence.stalls.cycle or next(evidence.job.said("traceback", "cuda_error"), None):
         return
-    if next(evidence.findings(*EXCLUDES), None) is not None:
+    if evidence.findings(*EXCLUDES):
         return  # a GPU that says what is wrong is no silent one
     odd = _odd(evidence)
     behind: dict[int, tuple[Stall, list[int]]] = {}
