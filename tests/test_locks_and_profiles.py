@@ -139,27 +139,10 @@ def test_without_a_profile_the_path_says_how_to_take_one(tmp_path: Path) -> None
 # torch's own checks -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("event", "cause"),
-    [
-        (
-            LogEvent("traceback", "CUDASanitizerErrors: detected 2 errors", rank=2, name="CUDASanitizerErrors"),
-            "fw.stream_order",
-        ),
-        (
-            LogEvent(
-                "traceback",
-                "RuntimeError: Expected to mark a variable ready only once. This error",
-                rank=2,
-                name="RuntimeError",
-            ),
-            "fw.hook_order",
-        ),
-    ],
-)
-def test_what_torch_checks_itself_explains_the_exception(event: LogEvent, cause: str) -> None:
+def test_a_race_that_the_sanitizer_saw_explains_the_exception() -> None:
+    event = LogEvent("traceback", "CUDASanitizerErrors: detected 2 errors", rank=2, name="CUDASanitizerErrors")
     found = diagnose([wrote("n", event)]).verdict
-    assert (found.hypothesis.cause, found.hypothesis.subject["rank"]) == (cause, 2)
+    assert (found.hypothesis.cause, found.hypothesis.subject["rank"]) == ("fw.stream_order", 2)
     assert found.probability > 0.9
 
 

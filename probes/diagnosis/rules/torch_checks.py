@@ -1,7 +1,7 @@
-"""torch's own checks say it: a race between streams, hooks that run twice, NaN at a collective, work never waited for.
+"""torch's own checks say it: a race between streams, NaN at a collective, work never waited for.
 
-Source   torch 2.13: cuda/_sanitizer.py (TORCH_CUDA_SANITIZER=1), reducer.cpp ("mark a variable ready only once"),
-         NanCheck.cu (TORCH_NCCL_NAN_CHECK=1), c10d/Functional.cpp ("unwaited collective calls", when the process ends)
+Source   torch 2.13: cuda/_sanitizer.py (TORCH_CUDA_SANITIZER=1), NanCheck.cu (TORCH_NCCL_NAN_CHECK=1), c10d/Functional.cpp
+         ("unwaited collective calls", when the process ends)
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.suspects import shared
 
-STREAM, HOOKS, NAN, AWAITED = "fw.stream_order", "fw.hook_order", "fw.nan_gradient", "fw.async_not_awaited"
+STREAM, NAN, AWAITED = "fw.stream_order", "fw.nan_gradient", "fw.async_not_awaited"
 # (words in a line or an exception, cause, signal, what is said of a rank)
 CHECKS = (
     ("CSAN detected a possible data race", STREAM, "race_by_sanitizer", "torch's sanitizer saw two streams race"),
     ("CUDASanitizerErrors", STREAM, "race_by_sanitizer", "torch's sanitizer saw two streams race"),
-    ("mark a variable ready only once", HOOKS, "hook_ran_twice", "DDP's reducer got one gradient twice"),
-    ("marked as ready twice", HOOKS, "hook_ran_twice", "DDP's reducer got one gradient twice"),
     ("Assertion `!isnan(", NAN, "nan_at_collective", "NaN was found in what a collective was given"),
     ("unwaited collective calls", AWAITED, "unwaited_at_exit", "collectives were never waited for when it ended"),
 )
@@ -56,4 +54,4 @@ def _lines(evidence: Evidence) -> Iterator[tuple[str, int | None, Reason]]:
                 yield line, log.rank, Reason(f"{log.file.rpartition('/')[2] or 'log'}: {line[:200]}", seen.ref)
 
 
-RULE = Rule((STREAM, HOOKS, NAN, AWAITED), judge)
+RULE = Rule((STREAM, NAN, AWAITED), judge)
