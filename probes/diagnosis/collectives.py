@@ -43,6 +43,7 @@ def stalls_of(job: Job, unanswered: bool = False) -> Stalls:
     if not found.all and collected:
         found.silent = tuple(sorted(absent))
     found.all = [stall for stall in found.all if stall.age_s is None or stall.age_s >= YOUNG_S]
+    _guess_members(found.all)
     found.all.sort(key=lambda stall: -(stall.age_s or 0.0))
     blame(found)
     return found
@@ -79,7 +80,7 @@ def _stall(
     here = {rank: one for rank, one in waiting.items() if one.seq == seq}
     members = key[1] or frozenset(job.world if _default(key[0], desc) and job.world else groups)
     what, _ = Counter(one.what for one in here.values()).most_common(1)[0]
-    stall = Stall(key[0], desc, seq, what, members, here)
+    stall = Stall(key[0], desc, seq, what, members, here, sure=key[1] is not None or _default(key[0], desc))
     silent = members - set(dumps)
     stall.silent, stall.unknown = (silent, frozenset()) if collected else (frozenset(), silent)
     began = min((one.entry.created_at for one in here.values() if one.entry.created_at is not None), default=None)
@@ -100,6 +101,15 @@ def _stall(
             stall.what, stall.odd, stall.seq = found.most, found.odd, found.seq
     stall.behind = _behind(here)
     return stall
+
+
+def _guess_members(stalls: list[Stall]) -> None:
+    """Groups whose members no dump tells: who waits in one of them may be who the others wait for. Where that closes a
+    circle, it is the likeliest reason that both stand."""
+    unsure = [stall for stall in stalls if not stall.sure and not stall.p2p]
+    times = Counter(rank for stall in unsure for rank in stall.waiting)
+    for stall in unsure if len(unsure) > 1 else ():
+        stall.perhaps = frozenset(rank for rank in times if rank not in stall.members)
 
 
 def _behind(waiting: Mapping[int, Waiting]) -> frozenset[int]:

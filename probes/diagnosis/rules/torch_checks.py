@@ -1,6 +1,6 @@
 """torch's own checks say it: a race between streams, NaN at a collective, work never waited for.
 
-Source   torch 2.13: cuda/_sanitizer.py (TORCH_CUDA_SANITIZER=1), NanCheck.cu (TORCH_NCCL_NAN_CHECK=1), c10d/Functional.cpp
+Source   torch 2.13: cuda/_sanitizer.py (TORCH_CUDA_SANITIZER=1), NanCheck.cu (TORCH_NCCL_NAN_CHECK=1), Functional.cpp
          ("unwaited collective calls", when the process ends)
 """
 
