@@ -94,34 +94,40 @@ def ranks_said(ranks: Iterator[int] | frozenset[int] | list[int]) -> str:
 
 
 def _by_recorder(evidence: Evidence) -> Iterator[Suspect]:
-    job: Job = evidence.job
     bystanders = _in_calls_that_no_recorder_tells(evidence)
+    by_stall: dict[int, tuple[Stall, list[int]]] = {}
     for rank, stall in evidence.stalls.culprits.items():
-        if rank in bystanders:
-            continue
+        if rank not in bystanders:
+            by_stall.setdefault(id(stall), (stall, []))[1].append(rank)
+    for stall, ranks in by_stall.values():
+        yield from _late(evidence, stall, ranks)
+
+
+def _late(evidence: Evidence, stall: Stall, ranks: list[int]) -> Iterator[Suspect]:
+    job: Job = evidence.job
+    waits = "waits" if len(stall.waiting) == 1 else "wait"
+    long = f" for {stall.age_s:.0f} s" if stall.age_s is not None else ""
+    peers = Reason(
+        f"{ranks_said(list(stall.waiting))} {waits}{long} in {stall.called}",
+        job.view(next(iter(stall.waiting))).ref("rank.flight_recorder"),
+    )
+    uncollected = (Reason("a dump that nobody collected looks the same", peers.reading),)
+    behind = (_behind(evidence, stall, sum(rank in stall.late for rank in ranks)),)
+    waiting = frozenset(stall.waiting)
+    for rank in ranks:
         view = job.view(rank)
-        waits = "waits" if len(stall.waiting) == 1 else "wait"
-        long = f" for {stall.age_s:.0f} s" if stall.age_s is not None else ""
-        peers = Reason(
-            f"{ranks_said(list(stall.waiting))} {waits}{long} in {stall.called}",
-            job.view(next(iter(stall.waiting))).ref("rank.flight_recorder"),
-        )
-        against: tuple[Reason, ...] = ()
+        ref = view.ref("rank.flight_recorder")
         if rank in stall.silent:
             asked = view.place is not None or view.process is not None
-            signals: tuple[str, ...] = ("rank_without_dump" if asked else "rank_without_file",)
             why = view.no_dump.why if view.no_dump is not None else "none was found"
-            own = Reason(f"rank {rank} has no flight-recorder dump: {why}", view.ref("rank.flight_recorder"))
-            against = (Reason("a dump that nobody collected looks the same", peers.reading),)
-        else:
-            signals = (_behind(evidence, stall),)
-            reached = stall.late.get(rank, 0)
-            said = f"entered #{reached} last" if reached else "entered none"
-            own = Reason(f"rank {rank} {said} of that group", view.ref("rank.flight_recorder"))
-            if stall.p2p:
-                own = Reason(f"rank {rank} has no such call that waits", view.ref("rank.flight_recorder"))
-        waiting = frozenset(stall.waiting)
-        yield Suspect(view, f"never entered {stall.called}", (peers, own), signals, (stall,), against, waiting)
+            own = Reason(f"rank {rank} has no flight-recorder dump: {why}", ref)
+            silent = ("rank_without_dump" if asked else "rank_without_file",)
+            yield Suspect(view, f"never entered {stall.called}", (peers, own), silent, (stall,), uncollected, waiting)
+            continue
+        reached = stall.late.get(rank, 0)
+        said = f"entered #{reached} last of that group" if reached else "entered none of that group"
+        own = Reason(f"rank {rank} {'has no such call that waits' if stall.p2p else said}", ref)
+        yield Suspect(view, f"never entered {stall.called}", (peers, own), behind, (stall,), (), waiting)
 
 
 def _in_calls_that_no_recorder_tells(evidence: Evidence) -> set[int]:
@@ -138,10 +144,9 @@ def _in_calls_that_no_recorder_tells(evidence: Evidence) -> set[int]:
     return found
 
 
-def _behind(evidence: Evidence, stall: Stall) -> str:
+def _behind(evidence: Evidence, stall: Stall, free: int) -> str:
     if len(stall.unknown) > len(stall.members) / 2:
         return "rank_behind_few_dumps"
-    free = sum(rank in evidence.stalls.culprits for rank in stall.late)
     if free > len(stall.waiting) + len(stall.unknown):
         return "most_behind"
     if stall.age_s is None:
