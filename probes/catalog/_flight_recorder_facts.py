@@ -271,8 +271,13 @@ def _spans(value: Any, what: str) -> tuple[tuple[int, int, int], ...] | None:
     return tuple(found)
 
 
+_ONE = tuple((place,) for place in range(256))  # nearly all: a dump has hundreds, and there are thousands of dumps
+
+
 def _places(mark: Any, most: int, what: str) -> tuple[int, ...]:
     """Places in a table of `most` rows: a number, a list of them, or nothing."""
+    if type(mark) is int and 0 <= mark < min(most, len(_ONE)):
+        return _ONE[mark]
     places = () if mark is None else wholes({"m": mark}, "m", what) if isinstance(mark, list) else (mark,)
     if any(type(place) is not int or not 0 <= place < most for place in places):
         raise ParseError(f"{what}: expected places in a table of {most}, found {str(mark)[:60]!r}")
