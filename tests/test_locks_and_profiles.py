@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from probes.catalog._log_events import LogEvent, RankLog, RankLogs
 from probes.catalog._profile import is_profile, parse_profile
+from probes.catalog._stack_facts import Frame
 from probes.core import ParseError
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.paths import StepState
@@ -104,6 +107,52 @@ def test_perf_names_python_frames_in_its_own_way() -> None:
         "python;_start;Py_RunMain;py::train:/job/train.py;walk_tree 1\n"
     )
     assert told.callbacks == (("walk_tree", 9),)
+
+
+PERF = """\
+python 4242 [003] 1234.567890:   10101010 cycles:P:
+            7f00aa10 visit_node+0x10 (/opt/job/tree.so)
+            7f00aa00 py::visit:/job/tree.py (/tmp/perf-4242.map)
+            7f00bb00 walk_tree+0x40 (/opt/job/tree.so)
+            7f00cc00 py::train:/job/train.py (/tmp/perf-4242.map)
+
+python 4242 [003] 1234.577890:   10101010 cycles:P:
+            7f00bb00 walk_tree+0x44 (/opt/job/tree.so)
+            7f00cc00 py::train:/job/train.py (/tmp/perf-4242.map)
+
+"""
+
+
+def test_the_text_of_perf_script_and_files_of_speedscope_are_profiles_too() -> None:
+    assert is_profile(PERF)
+    told = parse_profile(PERF)
+    assert (told.total, told.callbacks) == (2, (("tree.so", 1),))
+    frames = [{"name": "train", "file": "/job/train.py", "line": 9}, {"name": "walk", "file": "/opt/job/tree.so"}]
+    frames.append({"name": "visit", "file": "/job/tree.py", "line": 3})
+    whole = {
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "shared": {"frames": frames},
+        "profiles": [{"type": "sampled", "samples": [[0, 1, 2], [0, 1, 2], [0]], "weights": [1, 1, 1]}],
+    }
+    assert is_profile(json.dumps(whole))
+    assert parse_profile(json.dumps(whole)).callbacks == (("tree.so", 2),)
+    with pytest.raises(ParseError, match="speedscope"):
+        parse_profile('{"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": []}')
+
+
+def test_several_dumps_with_native_frames_are_a_small_profile() -> None:
+    calls = (
+        Frame("visit", "/job/tree.py", 3),
+        Frame("walk", "/opt/job/tree.so", None),
+        Frame("train", "/job/train.py", 9),
+    )
+    plain = stack(0, "user code")
+    look = replace(plain.look, frames=calls)
+    main = replace(plain.threads[0], frames=calls)
+    twice = replace(plain, threads=(main,), earlier=(look, look))
+    assert chance("cpu.native_callback", stacked("n", twice)) > 0.5
+    assert chance("cpu.native_callback", stacked("n", replace(twice, earlier=()))) < 0.1
+    assert chance("cpu.native_callback", stacked("n", plain)) == 0
 
 
 @pytest.mark.parametrize(

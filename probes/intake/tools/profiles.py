@@ -1,4 +1,4 @@
-"""Collapsed stacks: what py-spy record --format raw and perf's stackcollapse write, for a flame graph.
+"""Profiles: collapsed stacks and speedscope files, as py-spy record writes them, and the text of perf script.
 
 Source   see probes.catalog._profile
 Shape    Profile, under the name rank.profile: no probe takes one, it costs the process too much to do unasked
@@ -10,4 +10,4 @@ from __future__ import annotations
 from probes.catalog._profile import findings, is_profile, parse_profile
 from probes.intake.tools import Tool
 
-TOOL = Tool("collapsed stacks", "rank.profile", lambda head, name: is_profile(head), parse_profile, findings)
+TOOL = Tool("profile", "rank.profile", lambda head, name: is_profile(head), parse_profile, findings)
