@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from probes.catalog._flight_recorder_facts import Dump
-from probes.catalog._log_events import LogEvent
+from probes.catalog._log_events import LogEvent, RankLog, RankLogs
 from probes.catalog._process_facts import Process, RankProcesses
 from probes.diagnosis import Diagnosis, Seen, diagnose
 from tests.support.rank_facts import dump, recorders, stack, stacked, with_entries, wrote
@@ -80,8 +80,19 @@ def test_a_rank_that_runs_at_another_line_of_its_program_advances() -> None:
 def test_the_last_line_of_a_log_tells_of_a_checkpoint_where_there_is_no_stack() -> None:
     saving = LogEvent("checkpoint", "saving checkpoint at step 500", rank=1, line=9)
     assert first(stands(), wrote("n", saving))[:2] == (CHECKPOINT, 1)
+    saved = LogEvent("checkpoint", "saved checkpoint at step 500 in 41 s", rank=1, line=10)
+    assert first(stands(), wrote("n", saving, saved))[:2] == ("fw.rank_missing_collective", 1)
     went_on = LogEvent("progress", "step 501", rank=1, line=10, seq=501)
     assert first(stands(), wrote("n", saving, went_on))[:2] == ("fw.rank_missing_collective", 1)
+
+
+def test_a_log_that_ends_in_the_bar_of_a_data_set_tells_of_a_busy_rank_where_others_gave_up() -> None:
+    bar = "Running tokenizer on dataset (num_proc=8):  91%|#########1| 412000/450000 [29:51<02:41, 235.6 examples/s]"
+    tail = RankLog(0, None, "rank0.log", tail=(bar,))
+    own = Seen("n/rank.log", "n", "rank.log", "ok", "", RankLogs((tail,)), ())
+    gave_up = LogEvent("gloo_timeout", "Timed out waiting 1800000ms for recv operation to complete", rank=1)
+    assert first(own, wrote("m", gave_up))[:2] == (BUSY, 0)
+    assert first(own)[0] != BUSY, "nobody waits for it"
 
 
 def test_ranks_of_one_node_that_wait_for_data_are_one_thing() -> None:

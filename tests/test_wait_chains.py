@@ -217,3 +217,29 @@ def test_dumps_of_two_jobs_in_one_folder_are_said() -> None:
     two = replace(dump(3, {"g": ([0, 1], [REDUCE], False)}), world_size=2)
     against = diagnose([recorders(*four, two)]).verdict.hypothesis.against
     assert any("jobs of 2 and 4 ranks" in reason.says for reason in against)
+
+
+# Stacks alone -------------------------------------------------------------------------------------------------------
+
+
+def test_one_rank_alone_in_another_call_is_odd_by_its_stack() -> None:
+    def told(*before: str) -> tuple[str, Any, float]:
+        some = [stack(r, "collective", before) for r in (0, 1, 3)]
+        found = diagnose([stacked("n", *some, stack(2, "barrier", ["barrier"] * len(before)))]).verdict
+        return found.hypothesis.cause, found.hypothesis.subject.get("rank"), found.probability
+
+    cause, rank, share = told()
+    assert (cause, rank) == (MISMATCH, 2)
+    assert share < 0.7
+    assert told("collective")[2] > 0.85
+    two = stacked("n", stack(0, "collective"), stack(1, "collective"), stack(2, "barrier"), stack(3, "barrier"))
+    assert diagnose([two]).verdict.hypothesis.cause == "unknown", "two may wait in a group of their own"
+
+
+def test_a_node_whose_ranks_are_all_elsewhere_is_told_as_one() -> None:
+    here = stacked("a", *(stack(r, "barrier") for r in (0, 1)))
+    there = stacked("b", *(stack(r, "user code") for r in (2, 3)))
+    found = diagnose([here, there]).verdict.hypothesis
+    assert (found.cause, dict(found.subject)) == (MISSING, {"node": "b"})
+    mixed = stacked("a", stack(0, "barrier"), stack(1, "user code"), stack(2, "barrier"), stack(3, "user code"))
+    assert diagnose([mixed]).verdict.hypothesis.cause == "unknown"

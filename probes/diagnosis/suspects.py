@@ -218,7 +218,7 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
     waits = {rank: view.waits for rank, view in job.ranks.items() if view.stack is not None and view.stack.threads}
     within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER}
     outside = [rank for rank in waits if rank not in within]
-    if not outside or len(within) < 2 * len(outside):
+    if not outside or (len(within) < 2 * len(outside) and not _by_node(job, within, outside)):
         return
     if evidence.stalls.moving or evidence.stalls.culprits or evidence.stalls.cycle:
         return
@@ -240,6 +240,12 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
             (_elsewhere(view, proven),),
             waiting=frozenset(within),
         )
+
+
+def _by_node(job: Job, within: set[int], outside: list[int]) -> bool:
+    """Whether the two sides are whole nodes: then it is no chance that half of the ranks are elsewhere."""
+    here, there = ({job.ranks[rank].node for rank in some} for some in (within, outside))
+    return len(within) >= len(outside) > 1 and len(there) == 1 and not here & there and "" not in here | there
 
 
 def _elsewhere(view: RankView, proven: bool) -> str:

@@ -116,6 +116,7 @@ def p2p(number: int, members: Sequence[int], *calls: str, age: float = 60.0) -> 
 
 FRAMES = {
     "collective": [("all_reduce", "torch/distributed/distributed_c10d.py", 2800), ("step", "/job/train.py", 40)],
+    "barrier": [("barrier", "torch/distributed/distributed_c10d.py", 4500), ("end", "/job/train.py", 77)],
     "data loader": [("_try_get_data", "torch/utils/data/dataloader.py", 1100), ("step", "/job/train.py", 30)],
     "checkpoint": [("_save", "torch/serialization.py", 900), ("keep", "/job/train.py", 70)],
     "compile": [("compile_fx", "torch/_inductor/compile_fx.py", 500), ("step", "/job/train.py", 35)],

@@ -57,12 +57,13 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _holder(view: RankView, stack: ProcessStack) -> tuple[str, bool, Reason] | None:
-    """(thread that holds the lock while the main thread needs it, whether at two looks, the reason)"""
+    """(thread that holds the lock while the main thread needs it, whether at two looks, the reason). A main thread that
+    runs needs none: one that waits for the lock sleeps."""
     main, waits = stack.main, view.waits
     if main is None or waits is None or waits.kind in GIVES_AWAY:
         return None
     looks = [stack.look, *stack.earlier]
-    names = Counter(look.holder for look in looks if look.holder and look.gil is False)
+    names = Counter(look.holder for look in looks if look.holder and look.gil is False and not look.active)
     if not names or any(look.gil for look in looks):
         return None
     name, times = names.most_common(1)[0]
