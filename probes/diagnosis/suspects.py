@@ -218,27 +218,29 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
     waits = {rank: view.waits for rank, view in job.ranks.items() if view.stack is not None and view.stack.threads}
     within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER}
     outside = [rank for rank in waits if rank not in within]
-    if not outside or (len(within) < 2 * len(outside) and not _by_node(job, within, outside)):
+    proven = standing(evidence)
+    enough = len(within) >= (1 if proven else 2) * len(outside) or _by_node(job, within, outside)
+    if not outside or not enough:
         return
     if evidence.stalls.moving or evidence.stalls.culprits or evidence.stalls.cycle:
         return
-    proven = standing(evidence)
     if any(stall.odd or stall.draw or stall.complete for stall in evidence.stalls.all):
         return
     kinds = Counter(str(wait.kind) for rank, wait in waits.items() if rank in within and wait is not None)
+    peers = Reason(
+        f"{ranks_said(list(within))}: main thread in {kinds.most_common(1)[0][0]}",
+        job.ranks[min(within)].ref("rank.stack"),
+    )
+    waiting = frozenset(within)
     for rank in outside:
         view, wait = job.ranks[rank], waits[rank]
-        peers = Reason(
-            f"{ranks_said(list(within))}: main thread in {kinds.most_common(1)[0][0]}",
-            job.ranks[min(within)].ref("rank.stack"),
-        )
         own = Reason(f"rank {rank}: main thread in {wait}", view.ref("rank.stack"))
         yield Suspect(
             view,
             "is not in the collective that the others are in",
             (peers, own),
             (_elsewhere(view, proven),),
-            waiting=frozenset(within),
+            waiting=waiting,
         )
 
 
