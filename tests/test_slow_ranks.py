@@ -111,10 +111,10 @@ def test_ranks_of_one_node_that_wait_for_data_are_one_thing() -> None:
 # Stragglers ---------------------------------------------------------------------------------------------------------
 
 
-def timed(rank: int, late: int, by_ms: float = 80.0, steps: int = 6) -> Dump:
+def timed(rank: int, late: int, by_ms: float = 80.0, steps: int = 6, op: str = "all_reduce") -> Dump:
     """A rank of a job that goes on, as its recorder tells how long collectives ran: whoever comes last has the
     shortest."""
-    one = dump(rank, {"g": (RANKS, [REDUCE] * steps, False)})
+    one = dump(rank, {"g": (RANKS, [(op, 1024)] * steps, False)})
     (group,) = one.groups
     entries = tuple(
         replace(entry, duration_ms=5.0 if rank == late else 5.0 + by_ms, created_at=999.0) for entry in group.last
@@ -140,6 +140,8 @@ def test_a_job_whose_ranks_take_turns_at_being_last_has_no_straggler() -> None:
     assert diagnose([recorders(*turns)]).verdict.hypothesis.cause == "none", "it goes on, and nobody is late"
     few = recorders(*(timed(r, 3, steps=2) for r in RANKS))
     assert diagnose([few]).verdict.hypothesis.cause == "none", "two collectives are no habit"
+    rooted = recorders(*(timed(r, 3, op="broadcast") for r in RANKS))
+    assert diagnose([rooted]).verdict.hypothesis.cause == "none", "the root of a broadcast is done first"
     near = recorders(*(timed(r, 3, by_ms=2.0) for r in RANKS))
     assert diagnose([near]).verdict.hypothesis.cause == "none", "2 ms is how kernels are launched"
 

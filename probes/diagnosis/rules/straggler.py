@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from probes.catalog._flight_recorder_facts import Group
+from probes.diagnosis.comparing import operation
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView
 
@@ -19,6 +20,9 @@ LEAST = 3  # collectives in which the same rank is last
 SHARE = 0.8  # of the collectives in which anybody is late; judgement
 LATE = 0.2  # of the others' time; judgement
 LATE_S = 0.005  # judgement: less is how a kernel is launched
+# Operations in which every rank sends and receives as much: of others a root is done first, or each rank has its share.
+ALIKE = ("all_reduce", "all_gather", "all_gather_base", "reduce_scatter", "reduce_scatter_base", "barrier", "all_to_all_base",
+    "all_reduce_coalesced")  # fmt: skip
 Times = dict[int, dict[int, float]]  # collective -> rank -> how much later than it could be, as a time
 
 
@@ -60,9 +64,12 @@ def _groups(evidence: Evidence) -> dict[str, dict[int, tuple[RankView, Group]]]:
 def _durations(ranks: dict[int, tuple[RankView, Group]]) -> Times:
     """How much shorter than the longest each rank's collective was: by so much it came later than the first."""
     found: Times = {}
-    for rank, (_, group) in ranks.items():
+    for rank, (view, group) in ranks.items():
+        signatures = view.dump.signatures if view.dump is not None else ()
         for entry in group.last:
-            if not entry.is_p2p and entry.seq is not None and entry.duration_ms is not None and not entry.pending:
+            if entry.is_p2p or entry.seq is None or entry.duration_ms is None or entry.pending:
+                continue
+            if operation(signatures[entry.signature].op) in ALIKE:
                 found.setdefault(entry.seq, {})[rank] = -entry.duration_ms / 1000
     return found
 
