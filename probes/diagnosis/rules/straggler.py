@@ -21,8 +21,8 @@ SHARE = 0.8  # of the collectives in which anybody is late; judgement
 LATE = 0.2  # of the others' time; judgement
 LATE_S = 0.005  # judgement: less is how a kernel is launched
 # Operations in which every rank sends and receives as much: of others a root is done first, or each rank has its share.
-ALIKE = ("all_reduce", "all_gather", "all_gather_base", "reduce_scatter", "reduce_scatter_base", "barrier", "all_to_all_base",
-    "all_reduce_coalesced")  # fmt: skip
+ALIKE = ("all_reduce", "all_gather", "all_gather_base", "reduce_scatter", "reduce_scatter_base", "barrier",
+    "all_to_all_base", "all_reduce_coalesced")  # fmt: skip
 Times = dict[int, dict[int, float]]  # collective -> rank -> how much later than it could be, as a time
 
 
