@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from celery import current_app
@@ -16,9 +16,11 @@ from incidents.models import ExpectedTopology, Fleet, Incident, Ranking, Reading
 from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
 from incidents.services.timeline import tell
+from probes import catalog
 from probes.diagnosis import Diagnoser, Seen
 from probes.diagnosis.core import stored
 from probes.diagnosis.telling import told
+from probes.intake.tools import facts_of_tool
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +83,12 @@ def _judge(incident_id: int) -> int:
     incident = Incident.objects.select_related("fleet").get(pk=incident_id)
     if newest <= incident.judged_reading:
         return 0
-    asked = incident.nodes.values_list("name", flat=True)
+    upload = incident.uploads.exclude(read_at=None).first()
+    asked = [*incident.nodes.values_list("name", flat=True), *(upload.asked if upload else ())]
     stored_topology = fabric.stored_for(incident.fleet)
     expected, _ = fabric.expected_of(stored_topology)
+    if expected is None and upload is not None and upload.expected is not None:
+        expected = fabric.expected_in_files(upload.expected)
     kept = _kept(incident_id)
     body = told(kept.diagnoser.diagnose(evidence_of(incident, newest, kept.seen), asked, expected))
     ranking = _record(incident, newest, body, stored_topology)
@@ -119,19 +124,26 @@ def forget() -> None:
 
 
 def evidence_of(incident: Incident, until: int, known: dict[Key, Seen]) -> list[Seen]:
-    """The best readings of an incident up to the reading `until`, which a ranking names as its last. Those that are
-    `known` are not read again: a reading never changes. What counts no longer is let go of."""
-    rows = Reading.objects.all().evidence(incident, until).order_by("pk")
-    best: list[Key] = list(rows.values_list("pk", "recorded_at"))
+    """The best readings of an incident up to the reading `until`, which a ranking names as its last, and those of its
+    files. Those that are `known` are not read again: a reading never changes. What counts no longer is let go of."""
+    nodes = Reading.objects.all().evidence(incident, until)
+    files = Reading.objects.all().of_files(incident, until)
+    best: list[Key] = [key for rows in (nodes, files) for key in rows.order_by("pk").values_list("pk", "recorded_at")]
     for gone in known.keys() - set(best):
         del known[gone]
     new = [key for key in best if key not in known]
     for begin in range(0, len(new), AT_ONCE):
         wanted = [pk for pk, _ in new[begin : begin + AT_ONCE]]
         for row in Reading.objects.filter(pk__in=wanted).select_related("node").defer("out", "err"):
-            told = row.node.name, row.probe, row.outcome, row.why, row.facts, row.findings
-            known[row.pk, row.recorded_at] = stored(*told)  # type: ignore[arg-type]
+            known[row.pk, row.recorded_at] = _seen(row)
     return [known[key] for key in best if key in known]
+
+
+def _seen(row: Reading) -> Seen:
+    """Facts of a tool that no probe asks a node with have the form that its module gives them."""
+    form = None if row.probe in catalog.load() or not row.file else facts_of_tool(row.probe)
+    found = stored(row.node_name, row.probe, row.outcome, row.why, row.facts, row.findings, form)  # type: ignore[arg-type]
+    return replace(found, ref=row.file) if row.file else found
 
 
 @transaction.atomic

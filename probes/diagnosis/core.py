@@ -61,12 +61,15 @@ def _converter() -> cattrs.Converter:
 _convert = _converter()
 
 
-def stored(node: str, probe: str, outcome: Outcome, why: str, facts: Any, findings: list[dict[str, Any]]) -> Seen:
-    """A reading as the database keeps it: facts and findings as JSON values. Facts of an older form count as failed."""
+def stored(
+    node: str, probe: str, outcome: Outcome, why: str, facts: Any, findings: list[dict[str, Any]], form: Any = None
+) -> Seen:
+    """A reading as the database keeps it: facts and findings as JSON values. Facts of an older form count as failed.
+    `form`: the type of the facts, where the catalogue has no such probe."""
     typed = None
-    if facts is not None and probe in catalog.load():
+    if facts is not None and (form is not None or probe in catalog.load()):
         try:
-            typed = _convert.structure(facts, _facts_type(probe))
+            typed = _convert.structure(facts, form if form is not None else _facts_type(probe))
         except Exception as error:  # cattrs raises groups of whatever its hooks raise
             outcome, why = "failed", f"stored by another version of Golden15: {type(error).__name__}"
     found = tuple(Finding(one["code"], one["severity"], one["says"], one["subject"]) for one in findings)
