@@ -1,6 +1,7 @@
-"""Lines of the program and what surrounds it: CUDA errors, crashes, the scheduler, the data loader, NaN, progress.
+"""Lines of the program: CUDA errors, crashes, full disks, the data loader, NaN, progress. Its launchers and schedulers
+are told in _log_launchers.py.
 
-Source   torch (c10/cuda, utils/data), CPython's faulthandler, srun(1) and slurmstepd, tqdm, recorded runs
+Source   torch (c10/cuda, utils/data), CPython's faulthandler, Megatron-LM (training.py), tqdm, recorded runs
 Units    none
 Shape    read(line) -> LogEvent or None
 Errors   none
@@ -9,8 +10,8 @@ Errors   none
 from __future__ import annotations
 
 import dataclasses
-import re
 
+from probes.catalog import _log_launchers
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import first, shape
@@ -47,35 +48,11 @@ _CRASHES = (
     shape("fatal_signal", "core dumped", r"(?P<name>Segmentation fault|Bus error|Aborted|Illegal instruction)"),
 )
 
-_SCHEDULER = (
-    shape(
-        "scheduler_kill",
-        "DUE TO",
-        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) CANCELLED AT .{1,40}? "
-        r"DUE TO (?P<name>[A-Z ]{3,60})",
-    ),
-    shape(
-        "scheduler_kill",
-        "CANCELLED AT",
-        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) (?P<name>CANCELLED)",
-    ),
-    shape("scheduler_kill", "oom", r"slurmstepd.{0,80}(?P<name>oom[-_]kill event)"),
-    shape(
-        "scheduler_kill",
-        "srun: error",
-        r"srun: error: (?P<peer>\S{1,120}): tasks? (?P<tasks>[\d,-]{1,200}): (?P<name>[\w ]{3,60})",
-    ),
-    shape(
-        "torchrun_signal",
-        "closing signal",
-        r"Sending process (?P<pid>\d{1,9}) closing signal (?P<name>SIG\w{2,8})",
-        secondary=True,
-    ),
-    shape(
-        "torchrun_failure",
-        "failed (exitcode",
-        r"failed \(exitcode: (?P<code>-?\d{1,4})\) local_rank: (?P<local_rank>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)",
-    ),
+_SYSTEM = (
+    shape("disk_full", "No space left", r"No space left on device(?:: '(?P<where>(?!/dev/shm)[^']{1,200})')?"),
+    shape("disk_full", "Disk quota exceeded", r"(?P<name>Disk quota exceeded)(?:: '(?P<where>[^']{1,200})')?"),
+    shape("too_many_files", "Too many open files"),
+    shape("nccl_frame", "libnccl", r"libnccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),
 )
 
 _LOADER = (
@@ -98,7 +75,8 @@ _LOADER = (
 
 _STEP = (
     r"(?i:\b(?P<name>global[_ ]step|step|iteration|iter|epoch)\b) {0,10}[=:#]? {0,10}\[? ?(?P<seq>\d{1,12})"
-    r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
+    r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,120}?per iteration \(ms\): (?P<step_ms>\d{1,9}))?"
+    r"(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
 )
 _SAVE = (
     r"(?i:(?P<name>sav|load|writ|restor|resum)\w{0,4}\b.{0,60}?checkpoint"
@@ -114,12 +92,16 @@ _WORDS = (
         "progress",
         "%|",
         r"(?P<name>[^|%]{0,80}?):? {0,4}(?P<percent>\d{1,3})%\|[^|]{0,200}\| ?(?P<done>[\d.]{1,14}[kMGT]?)/"
-        r"(?P<total>[\d.]{1,14}[kMGT]?) \[(?P<elapsed>[\d:]{1,12})<(?P<left>[\d:?]{1,12})",
+        r"(?P<total>[\d.]{1,14}[kMGT]?) \[(?P<elapsed>[\d:]{1,12})<(?P<left>[\d:?]{1,12})"
+        r"(?:, {0,4}(?P<rate>[\d.]{1,12}) {0,2}(?P<per>s/it|it/s))?",
     ),
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
 )
 
-SHAPES = _CUDA + _CRASHES + _SCHEDULER + _LOADER + _WORDS
+SHAPES = _CUDA + _log_launchers.SHAPES + _CRASHES + _LOADER + _SYSTEM + _WORDS
+# What ends a process, as faulthandler, srun and the shell name it. signal(7)
+SIGNALS = {"segmentation fault": -11, "sigsegv": -11, "aborted": -6, "sigabrt": -6, "bus error": -7, "sigbus": -7,
+    "killed": -9, "sigkill": -9, "illegal instruction": -4, "sigill": -4, "sigfpe": -8, "terminated": -15}  # fmt: skip
 # A C++ exception of these types follows a failure that was told before it.
 _AFTERWARDS = ("c10::DistBackendError", "c10d::", "gloo::IoException")
 
@@ -129,25 +111,10 @@ def read(line: Line) -> LogEvent | None:
     found = first(SHAPES, line)
     if found is None:
         return None
-    if found.kind == "fatal_signal":
-        if found.name == "SIGTERM":
-            return dataclasses.replace(found, kind="torchrun_signal", code=-15, secondary=True)
-        signal = found.more.get("signal")
-        code = -signal if isinstance(signal, int) else None
-        return dataclasses.replace(found, code=code, secondary=found.name.startswith(_AFTERWARDS))
-    if found.kind == "scheduler_kill" and "tasks" in found.more:
-        ended = found.name.startswith("Terminated")
-        return dataclasses.replace(found, about=_tasks(str(found.more["tasks"])), secondary=ended)
-    if found.kind == "torchrun_failure":
-        return dataclasses.replace(found, secondary=found.code == -15)
-    return found
-
-
-def _tasks(text: str) -> tuple[int, ...]:
-    """`0,3-5` as numbers, 64 at most: with srun a task's number is its rank."""
-    found: list[int] = []
-    for part in text.split(",")[:64]:
-        ends = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", part)
-        if ends:
-            found += range(int(ends[1]), min(int(ends[2] or ends[1]), int(ends[1]) + 63) + 1)
-    return tuple(found[:64])
+    if found.kind != "fatal_signal":
+        return _log_launchers.marked(found)
+    if found.name == "SIGTERM":
+        return dataclasses.replace(found, kind="torchrun_signal", code=-15, secondary=True)
+    signal = found.more.get("signal")
+    code = -signal if isinstance(signal, int) else SIGNALS.get(found.name.lower())
+    return dataclasses.replace(found, code=code, secondary=found.name.startswith(_AFTERWARDS))
