@@ -51,6 +51,10 @@ _CRASHES = (
 _SYSTEM = (
     shape("disk_full", "No space left", r"No space left on device(?:: '(?P<where>(?!/dev/shm)[^']{1,200})')?"),
     shape("disk_full", "Disk quota exceeded", r"(?P<name>Disk quota exceeded)(?:: '(?P<where>[^']{1,200})')?"),
+    shape("memlock", "ax locked memory", r"Max locked memory {1,40}(?P<name>unlimited|(?P<bytes>\d{1,20}))"),
+    shape(
+        "memlock", "ax locked memory", r"max locked memory {1,20}\(kbytes, -l\) (?P<name>unlimited|(?P<kib>\d{1,18}))"
+    ),
     shape("too_many_files", "Too many open files"),
     shape("nccl_frame", "libnccl", r"libnccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),
 )
@@ -111,6 +115,8 @@ def read(line: Line) -> LogEvent | None:
     found = first(SHAPES, line)
     if found is None:
         return None
+    if found.kind == "memlock" and isinstance(kib := found.more.get("kib"), int):
+        return dataclasses.replace(found, more={"bytes": kib * 1024})
     if found.kind != "fatal_signal":
         return _log_launchers.marked(found)
     if found.name == "SIGTERM":

@@ -229,6 +229,9 @@ LINES_OF_LAUNCHERS: Told = [
     ),
     ("OSError: [Errno 28] No space left on device: '/scratch/ckpt/a.pt'", "disk_full", {"where": "/scratch/ckpt/a.pt"}),
     ("OSError: [Errno 122] Disk quota exceeded: '/home/a/x'", "disk_full", {"name": "Disk quota exceeded"}),
+    ("Max locked memory         65536                65536                bytes", "memlock", {"more.bytes": 65536}),
+    ("max locked memory         (kbytes, -l) 64", "memlock", {"more.bytes": 65536}),
+    ("max locked memory         (kbytes, -l) unlimited", "memlock", {"name": "unlimited"}),
     ("OSError: [Errno 24] Too many open files", "too_many_files", {}),
     (
         "train:  45%|####5     | 450/1000 [11:52:30<14:30:00, 95.02s/it]",

@@ -1,0 +1,161 @@
+"""What rules need of the logs: on which node a line was written, whom it names, and what came first.
+
+Peers in NCCL's lines are addresses of its bootstrap network, not of the fabric: they are translated by the lines in
+which every node names its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from probes.catalog._log_events import LogEvent, RankLog
+from probes.catalog._log_findings import same_host
+from probes.diagnosis.core import Evidence, Seen, Subject
+
+Said = tuple[LogEvent, RankLog, Seen]
+_NAMED = re.compile(r"([A-Za-z][\w.-]{0,40}):([0-9a-fA-F:.]{2,45})<\d{1,5}>")
+_PEER = re.compile(r"[(\[]?([A-Za-z0-9][\w.:-]{0,120}?)(?:[\])]|<\d{1,5}>|,|$)")
+# What fails by itself, whatever other ranks do. Waiting, lost connections and errors of the network are not among them.
+OWN_FAULTS = ("cuda_error", "loader_killed", "shm_full", "disk_full", "hook_order", "ddp_unused", "collective_mismatch")
+
+
+def node_of(evidence: Evidence, one: Said) -> str:
+    """The node on which a line was written: by the name in front of it, else by its rank, else by its file."""
+    event, _, seen = one
+    if host := str(event.more.get("host", "")):
+        return node_called(evidence, host) or host
+    if event.rank is not None and (node := evidence.job.view(event.rank).node):
+        return str(node)
+    return seen.node
+
+
+def node_called(evidence: Evidence, host: str) -> str:
+    """The node that we call so; "" where none is."""
+    return next((node for node in evidence.nodes if same_host(node, host)), "")
+
+
+def address(peer: str) -> str:
+    """`10.0.0.4` of `10.0.0.4<41453>`, `[10.0.0.4]:41453` and `(10.0.0.4, 29500)`; a name where it is one."""
+    found = _PEER.match(peer.strip())
+    return found[1] if found else ""
+
+
+def interfaces(evidence: Evidence) -> dict[str, dict[str, str]]:
+    """{node: {address: interface}} that NCCL took for its bootstrap and sockets."""
+    found: dict[str, dict[str, str]] = {}
+    for one in evidence.job.said("nccl_net"):
+        event = one[0]
+        listed = str(event.more.get("devices", ""))
+        if event.name == "NET/IB":
+            listed = listed.partition("OOB ")[2]
+        for name, at in _NAMED.findall(listed):
+            found.setdefault(node_of(evidence, one), {})[at] = name
+    return found
+
+
+def node_at(evidence: Evidence, peer: str) -> str:
+    """The node of a peer; "" where nothing tells it."""
+    where = address(peer)
+    if not where:
+        return ""
+    for node, mine in interfaces(evidence).items():
+        if where in mine:
+            return node
+    return node_called(evidence, where)
+
+
+def address_kind(where: str) -> str:
+    """Why no other node can reach this address: "loopback" or "link-local"; "" where one may."""
+    try:
+        at = ipaddress.ip_address(where.partition("%")[0])
+    except ValueError:
+        return "loopback" if where == "localhost" else ""
+    return "loopback" if at.is_loopback else "link-local" if at.is_link_local else ""
+
+
+def when(evidence: Evidence, one: Said) -> float | None:
+    """When it was written, as far as the node's clock is known to be off, put right."""
+    event, _, seen = one
+    at = event.at if event.at is not None else event.after
+    if at is None:
+        return None
+    clocks = (clock.facts for clock in evidence.of("host.clock") if seen.node and clock.node == seen.node)
+    return at - next((_ahead(clock) for clock in clocks), 0.0)
+
+
+def _ahead(clock: Any) -> float:
+    """How many seconds a node's clock is ahead: as measured, beyond what the measure may err; else as its service says,
+    where that is more than a second."""
+    if clock.offset_s is not None and clock.bound_s is not None:
+        return float(clock.offset_s) if abs(clock.offset_s) > clock.bound_s else 0.0
+    believed = clock.service_offset_s
+    return float(believed) if believed is not None and abs(believed) > 1.0 else 0.0
+
+
+def before(evidence: Evidence, one: Said, other: Said) -> bool | None:
+    """Whether one was written before the other: by time, else by their place in one file; None where nothing tells."""
+    times = when(evidence, one), when(evidence, other)
+    if times[0] is not None and times[1] is not None and times[0] != times[1]:
+        return times[0] < times[1]
+    if one[1] is other[1]:
+        return _place(one[0]) < _place(other[0])
+    return None
+
+
+def _place(event: LogEvent) -> tuple[int, int]:
+    return event.line or 0, event.offset or 0
+
+
+def own_faults(evidence: Evidence) -> list[Said]:
+    """Failures that no other rank's end explains, in any order."""
+    from probes.diagnosis.rules.rank_exited import own_exceptions
+
+    found = list(own_exceptions(evidence))
+    found += [one for one in evidence.job.said(*OWN_FAULTS) if not one[0].secondary]
+    for one in evidence.job.said("fatal_signal", "torchrun_failure", "scheduler_kill"):
+        event = one[0]
+        if not event.secondary and event.code is not None and event.code < 0 and event.code not in (-15, -2, -1):
+            found.append(one)
+    return found
+
+
+def several_nodes(evidence: Evidence) -> bool:
+    """Whether the job spans nodes: by where it was read, or as NCCL counts them."""
+    hosts = {str(event.more["host"]) for event, _, _ in evidence.job.events if "host" in event.more}
+    counted = (event.more.get("nodes") for event, _, _ in evidence.job.said("nccl_topology"))
+    return len(hosts) > 1 or len(evidence.nodes) > 1 or any(isinstance(n, int) and n > 1 for n in counted)
+
+
+def everyone(evidence: Evidence) -> frozenset[int]:
+    """Every rank that was seen: what breaks a communicator stops all of them."""
+    return frozenset(evidence.job.ranks)
+
+
+def whom(nodes: Iterable[str]) -> Subject:
+    """One node as a subject. Several alike are no one's fault alone: then none is named."""
+    named = {node for node in nodes if node}
+    return {"node": named.pop()} if len(named) == 1 else {}
+
+
+def listed(nodes: Iterable[str]) -> str:
+    """`gpu-a`, `gpu-a and gpu-b`, `5 nodes`, `a node`"""
+    named = sorted({node for node in nodes if node})
+    if not named:
+        return "a node"
+    if len(named) > 3:
+        return f"{len(named)} nodes"
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def odd_ones(values: dict[str, object]) -> Sequence[str]:
+    """Names whose value differs from that of most; none where there is no majority."""
+    counts: dict[object, int] = {}
+    for value in values.values():
+        counts[value] = counts.get(value, 0) + 1
+    most = max(counts.items(), key=lambda item: item[1], default=(None, 0))
+    if len(counts) < 2 or most[1] * 2 <= len(values):
+        return ()
+    return tuple(name for name, value in values.items() if value != most[0])
