@@ -17,6 +17,10 @@ def add_logs(job: Job, evidence: Evidence) -> None:
                 _log(job, one, log)
     _given_logs(job, evidence)
     _apart(job)
+    for event, _, _ in job.events:  # NCCL's lines begin with the node's name
+        host = event.more.get("host")
+        if event.rank is not None and isinstance(host, str) and not job.view(event.rank).node:
+            job.view(event.rank).node = next((node for node in evidence.nodes if same_host(node, host)), host)
 
 
 def _writers(log: RankLog) -> set[int]:

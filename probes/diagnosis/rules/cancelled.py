@@ -36,9 +36,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         return
     one, what, signal = found
     faults = own_faults(evidence) + [said for said in evidence.job.said(*STUCK) if not said[0].secondary]
-    faults = [said for said in faults if said[0] is not one[0] and not _ends_tasks(said)]
-    if any(before(evidence, said, one) is not False for said in faults):
-        return
+    faults += [said for said in evidence.job.said("scheduler_kill") if (said[0].code or 0) > 0]
+    for said in faults:
+        order = before(evidence, said, one)
+        if said[0] is not one[0] and (order or (order is None and not _ends_tasks(said))):
+            return
     signals, against = [signal], []
     if evidence.stalls.all:
         signals.append("stood_when_ended")

@@ -36,15 +36,17 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if named is not None and not _by_nan_check(evidence, one):
             found.append((one, named[1], named[2]))
     found.sort(key=lambda item: when(evidence, item[0]) or float("inf"))
-    told: set[tuple[str, int | None]] = set()
+    told: set[tuple[str, object]] = set()
     for one, cause, signal in found:
         event, node = one[0], node_of(evidence, one)
-        if (cause, event.rank) in told:
+        whole = bool(node) and cause == SWITCH  # a fault of the node, whichever rank meets it
+        key = (cause, node if whole else event.rank)
+        if key in told:
             continue
         later = bool(told)
-        told.add((cause, event.rank))
+        told.add(key)
         subject: dict[str, str | int] = {"node": node} if node else {}
-        if event.rank is not None:
+        if event.rank is not None and not whole:
             subject["rank"] = event.rank
         who = f"Rank {event.rank}" if event.rank is not None else "A rank"
         words = {PROGRAM: "broke a rule of CUDA", MEMORY: "met an error of its GPU's memory"}
@@ -58,8 +60,24 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({event.rank}) if event.rank is not None else frozenset(),
             nodes=frozenset({node}),
         )
+        if signal == "launch_failure" and not later:
+            yield _of_hardware(one, subject, node)
         if len(told) >= 8:
             return
+
+
+def _of_hardware(one: Said, subject: dict[str, str | int], node: str) -> Hypothesis:
+    rank = one[0].rank
+    return Hypothesis(
+        MEMORY,
+        subject,
+        f"The GPU of {f'rank {rank}' if rank is not None else 'a rank'} may have failed under a kernel: {one[0].name}",
+        (quoted(*one),),
+        ("launch_failure_of_hardware",),
+        would_change=("no Xid of the hardware class in the kernel log", "the same error on another GPU"),
+        ranks=frozenset({rank}) if rank is not None else frozenset(),
+        nodes=frozenset({node}),
+    )
 
 
 def _by_nan_check(evidence: Evidence, one: Said) -> bool:

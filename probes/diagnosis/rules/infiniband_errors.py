@@ -165,9 +165,7 @@ def _of_node(
     ]
     by = named.get(node, set())
     own = {one[0].where for one in errors if node_of(evidence, one) == node and one[0].where}
-    says = (
-        f"{listed(by)} get no answer from {node}" if by else f"{node} gets no answer from {len(reporters[node])} nodes"
-    )
+    says = f"no answer from {node} to {listed(by)}" if by else f"no answer to {node} from {listed(reporters[node])}"
     subject: dict[str, str | int] = {"node": node}
     if len(own) == 1 and not by:
         subject["hca"] = next(iter(own)).partition(":")[0]

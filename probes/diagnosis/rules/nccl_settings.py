@@ -46,19 +46,23 @@ def _mismatched(evidence: Evidence) -> Iterator[Hypothesis]:
     rank = int(odd[0]) if len(odd) == 1 else None
     view = evidence.job.view(rank) if rank is not None else None
     nodes = {evidence.job.view(int(one)).node for one in odd} - {""}
-    who = f"Rank {rank}" if rank is not None else "Ranks"
     yield Hypothesis(
         CAUSE,
         view.subject if view is not None else whom(nodes),
-        f"{who} on {listed(nodes)} load another NCCL than the others"
-        if nodes
-        else f"{who} load different NCCL versions",
+        _load(rank, nodes),
         tuple(quoted(*one) for one in said[:4]),
         ("version_mismatch",),
         would_change=("the same NCCL version printed on every node",),
         ranks=everyone(evidence),
         nodes=frozenset(nodes),
     )
+
+
+def _load(rank: int | None, nodes: set[str]) -> str:
+    where = f" on {listed(nodes)}" if nodes else ""
+    if rank is None:
+        return f"Ranks{where} load different NCCL versions"
+    return f"Rank {rank}{where} loads another NCCL than the others"
 
 
 def _versions(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -42,6 +42,7 @@ SAME_MOMENT_S = 1.0  # judgement: ranks that raise the same within this time rai
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _killed(evidence)
+    yield from _by_code(evidence)
     yield from _raised(evidence)
     yield from _gone(evidence)
 
@@ -94,6 +95,21 @@ def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
         says = f"rank {rank} ended by {name}"
         signals = ("exit_by_signal", *(("named_by_torchrun",) if _first(event) else ()))
         yield _exited(evidence, rank, f"ended by {name}", (quoted(event, log, seen, says),), signals)
+
+
+def _by_code(evidence: Evidence) -> Iterator[Hypothesis]:
+    """The first task that srun says has failed, where its own log tells nothing."""
+    told: set[int] = set()
+    for event, log, seen in evidence.job.said("scheduler_kill"):
+        if "tasks" not in event.more or id(log) in told:
+            continue
+        told.add(id(log))
+        if len(event.about) != 1 or (event.code or 0) <= 0 or own_exceptions(evidence):
+            continue
+        rank = event.about[0]
+        if any(one.rank == rank for one, _, _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK)):
+            continue  # it gave up on others
+        yield _exited(evidence, rank, f"exited with code {event.code}", (quoted(event, log, seen),), ("exit_code",))
 
 
 def _signals(evidence: Evidence) -> Iterator[Said]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, before, everyone, listed, node_at, node_of, own_faults, whom
@@ -50,26 +49,23 @@ def _came_further(evidence: Evidence) -> bool:
     return any(True for _ in evidence.job.said("nccl_init_done", "progress", "watchdog_timeout", "nccl_call"))
 
 
-def _code(event: LogEvent) -> int | None:
-    return event.code if event.code is not None else 110 if event.name == "timed out" else None
-
-
 def _unreachable(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
-    codes = {_code(one[0]) for one in said}
+    """The client tries until its limit, also where it is refused: that it timed out does not tell why. The warnings
+    before do, by their error number."""
+    codes = {one[0].code for one in said}
     nodes = {node_at(evidence, one[0].peer) for one in said} - {""}
     where = said[0][0].peer
-    refused = bool(codes & set(REFUSED))
-    signal = "store_refused" if refused else "store_unreachable"
-    yield _failed(evidence, said, f"nobody answers at the store {where}", nodes, signal)
-    if refused:
+    no_way = bool(codes & set(NO_ROUTE))
+    if codes & set(REFUSED) or not (no_way or codes & set(TIMED_OUT)):
+        signal = "store_refused" if codes & set(REFUSED) else "store_unreachable"
+        yield _failed(evidence, said, f"nobody answers at the store {where}", nodes, signal)
         return
-    route = bool(codes & set(NO_ROUTE))
     yield Hypothesis(
         BLOCKED,
         whom(nodes),
-        f"The store at {where} cannot be reached: {'there is no route' if route else 'it does not answer'}",
+        f"The store at {where} cannot be reached: {'there is no route' if no_way else 'it does not answer'}",
         tuple(quoted(*one) for one in said[:3]),
-        ("connection_no_route" if route else "store_timed_out",),
+        ("connection_no_route" if no_way else "store_timed_out",),
         would_change=("a connection to that address and port, from the same node, that succeeds",),
         ranks=everyone(evidence),
         nodes=frozenset(nodes | {node_of(evidence, one) for one in said}),

@@ -13,18 +13,35 @@ OUT_OF_MEMORY = ("oom", "OOMKilled", "Out Of Memory")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    killed = [one for one in evidence.job.said("scheduler_kill") if _for_memory(one)]
+    named = {_node(evidence, one) for one in killed} - {""}
+    for one in killed:
+        # A line that names no node tells of the one that another line names.
+        if _node(evidence, one) or not named:
+            yield _hypothesis(
+                evidence,
+                one,
+                MEMORY,
+                "a process of the job was killed for memory, says the scheduler",
+                "memory_kill_told",
+            )
     for one in evidence.job.said("scheduler_kill"):
-        event = one[0]
-        if event.name.startswith(OUT_OF_MEMORY) or event.more.get("short_of") == "memory":
-            yield _hypothesis(evidence, one, MEMORY, "a process of the job was killed for memory", "memory_kill_told")
-        elif event.name.startswith(("NODE FAILURE", "Node failure")):
-            yield _hypothesis(evidence, one, NODE, "the scheduler lost the node", "node_failure_told")
+        if one[0].name.startswith(("NODE FAILURE", "Node failure")):
+            yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told")
+
+
+def _for_memory(one: Said) -> bool:
+    return one[0].name.startswith(OUT_OF_MEMORY) or one[0].more.get("short_of") == "memory"
+
+
+def _node(evidence: Evidence, one: Said) -> str:
+    host = address(one[0].peer)
+    return node_called(evidence, host) or host or node_of(evidence, one)
 
 
 def _hypothesis(evidence: Evidence, one: Said, cause: str, says: str, signal: str) -> Hypothesis:
     event = one[0]
-    host = address(event.peer)
-    node = node_called(evidence, host) or host or node_of(evidence, one)
+    node = _node(evidence, one)
     ranks = frozenset(event.about)
     subject: dict[str, str | int] = {"node": node} if node else {}
     if len(ranks) == 1 and cause == MEMORY:
@@ -32,7 +49,7 @@ def _hypothesis(evidence: Evidence, one: Said, cause: str, says: str, signal: st
     return Hypothesis(
         cause,
         subject,
-        f"On {node or 'a node'} {says}, says the scheduler",
+        f"{'Node ' + node if node else 'A node'}: {says}",
         (quoted(*one),),
         (signal,),
         would_change=("the node up since before the job began, with memory to spare",),
