@@ -78,9 +78,10 @@ SHAPES = (
 
 def marked(found: LogEvent) -> LogEvent:
     """With exit codes as Python gives them (negative: a signal), the ranks, and whether it is a consequence."""
-    if found.kind == "scheduler_kill" and "tasks" in found.more:
-        code = _code(found.name)
-        return dataclasses.replace(found, about=_tasks(str(found.more["tasks"])), code=code, secondary=code == -15)
+    if found.kind == "scheduler_kill":  # of no rank, also where it stands in a rank's file
+        tasks = _tasks(str(found.more.get("tasks", "")))
+        code = _code(found.name) if tasks else None
+        return dataclasses.replace(found, rank=None, about=tasks, code=code, secondary=code == -15)
     if found.kind == "agent_signal":
         name = _signal(int(found.name)) if found.name.isdecimal() else found.name
         return dataclasses.replace(found, name=name)

@@ -1,5 +1,7 @@
-"""Logs of a job as NCCL and torch write them: eight ranks on four nodes, healthy until told otherwise. All names, pids and
-addresses are our own; the shapes are those of NCCL 2.27 and torch 2.7."""
+"""Logs of a job as NCCL and torch write them: eight ranks on four nodes, healthy until told otherwise.
+
+All names, pids and addresses are our own; the shapes are those of NCCL 2.27 and torch 2.7.
+"""
 
 from __future__ import annotations
 
@@ -67,8 +69,8 @@ def work(seq: int = 42, op: str = "ALLREDUCE", size: int = 1024, limit_ms: int =
 def timed_out(rank: int, clock: str = "14:13:49.100000000", group: str = "0", **what: int | str) -> str:
     said = work(**what)  # type: ignore[arg-type]
     name = "(default_pg)" if group == "0" else ""
-    return c10(rank, f"[PG ID {group} PG GUID {group}{name} Rank {rank}] Watchdog caught collective operation timeout: {said}",
-        clock)  # fmt: skip
+    who = f"[PG ID {group} PG GUID {group}{name} Rank {rank}]"
+    return c10(rank, f"{who} Watchdog caught collective operation timeout: {said}", clock)
 
 
 def logs(wrote: More, folders: bool = False, ranks: range = RANKS) -> list[Seen]:

@@ -60,24 +60,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({event.rank}) if event.rank is not None else frozenset(),
             nodes=frozenset({node}),
         )
-        if signal == "launch_failure" and not later:
-            yield _of_hardware(one, subject, node)
         if len(told) >= 8:
             return
-
-
-def _of_hardware(one: Said, subject: dict[str, str | int], node: str) -> Hypothesis:
-    rank = one[0].rank
-    return Hypothesis(
-        MEMORY,
-        subject,
-        f"The GPU of {f'rank {rank}' if rank is not None else 'a rank'} may have failed under a kernel: {one[0].name}",
-        (quoted(*one),),
-        ("launch_failure_of_hardware",),
-        would_change=("no Xid of the hardware class in the kernel log", "the same error on another GPU"),
-        ranks=frozenset({rank}) if rank is not None else frozenset(),
-        nodes=frozenset({node}),
-    )
 
 
 def _by_nan_check(evidence: Evidence, one: Said) -> bool:

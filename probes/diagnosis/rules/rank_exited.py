@@ -91,7 +91,7 @@ def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
             says = "aborted while it was ending, after its program was done"
             yield _exited(evidence, rank, says, (reason,), ("abort_at_exit",))
             continue
-        name = event.name or _signal(event.code)
+        name = event.name if event.kind == "fatal_signal" and event.name else _signal(event.code)
         says = f"rank {rank} ended by {name}"
         signals = ("exit_by_signal", *(("named_by_torchrun",) if _first(event) else ()))
         yield _exited(evidence, rank, f"ended by {name}", (quoted(event, log, seen, says),), signals)

@@ -1,0 +1,399 @@
+"""What the rules make of logs: a job of eight ranks on four nodes, in which one thing is wrong at a time.
+
+The right answer of each case is what was done to the job, by how NCCL, torch, Slurm and CUDA work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from probes.diagnosis import Diagnosis
+from tests.support.nccl_logs import More, c10, info, judged, set_up, timed_out, warn
+from tests.support.rank_facts import mapped, wrote
+
+OTHER_NODES = ("gpu-a", "gpu-b", "gpu-d")
+GONE = (
+    "NET/IB: Got completion from peer {}<41453> with status=12 opcode=0 len=0 vendor err 129 (Send) "
+    "localGid fe80::1 remoteGidsfe80::2 hca mlx5_0"
+)
+FLUSHED = GONE.replace("status=12", "status=5").replace("129", "249")
+MODIFY = (
+    "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1, curr state INIT, next state RTR, "
+    "local GID index 1, local GID {}, remote GID {}"
+)
+NO_PAGES = "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"
+NO_PAIR = "Call to ibv_create_qp failed with error Cannot allocate memory"
+REFUSED = (
+    "socketPollConnect: connect to {}<4> returned Connection refused, exceeded error retry count after 35 attempts"
+)
+TRACEBACK = 'Traceback (most recent call last):\n  File "/w/train.py", line {}, in main\n{}\n'
+CANCELLED = "slurmstepd: error: *** STEP 1.0 ON gpu-a CANCELLED AT 2026-11-29T14:13:49 ***\n"
+
+
+def on(rank: int, node: str) -> bool:
+    return rank // 2 == ord(node[-1]) - ord("a")
+
+
+def raised(what: str, line: int = 9) -> str:
+    return TRACEBACK.format(line, what)
+
+
+def by_peers(rank: int) -> str:
+    """The other three nodes get no answer from gpu-c."""
+    if on(rank, "gpu-c"):
+        return set_up(rank)
+    return set_up(rank) + warn(rank, GONE.format("10.0.0.3"), "14:00:00") + warn(rank, FLUSHED.format("10.0.0.3"))
+
+
+def odd(rank: int, **how: object) -> str:
+    """Set-up lines, and on gpu-b others."""
+    return set_up(rank, **how) if on(rank, "gpu-b") else set_up(rank)  # type: ignore[arg-type]
+
+
+Case = tuple[More, str, Mapping[str, str | int]]
+SURE: dict[str, Case] = {
+    "three nodes get no answer from one, and it gets none": (
+        lambda r: by_peers(r) + (warn(r, GONE.format("10.0.0.1")) if r == 4 else ""),
+        "ib.link_down",
+        {"node": "gpu-c"},
+    ),
+    "one node gets no answer from three": (
+        lambda r: set_up(r) + "".join(warn(r, GONE.format(f"10.0.0.{n}")) for n in (1, 2, 4) if on(r, "gpu-c")),
+        "ib.link_down",
+        {"node": "gpu-c", "hca": "mlx5_0"},
+    ),
+    "its port erred before": (
+        lambda r: by_peers(r)
+        + (warn(r, "NET/IB : mlx5_0:1 Got async event : port error", "13:59:30") if r == 4 else ""),
+        "ib.link_down",
+        {"node": "gpu-c", "hca": "mlx5_0", "port": 1},
+    ),
+    "its port erred and came back": (
+        lambda r: by_peers(r)
+        + (
+            warn(r, "NET/IB : mlx5_0:1 Got non-fatal async event: port error(10)", "13:59:30")
+            + warn(r, "NET/IB : mlx5_0:1 Got non-fatal async event: port active(9)", "13:59:40")
+            if r == 4
+            else ""
+        ),
+        "ib.link_flapping",
+        {"node": "gpu-c", "hca": "mlx5_0", "port": 1},
+    ),
+    "ports of all nodes erred at once": (
+        lambda r: by_peers(r) + warn(r, "NET/IB : mlx5_0:1 Got async event : port error", "13:59:30"),
+        "ib.switch_down",
+        {},
+    ),
+    "its adapter reported a catastrophe": (
+        lambda r: by_peers(r)
+        + (warn(r, "NET/IB : mlx5_0:1 async fatal event: local catastrophic error") if r == 4 else ""),
+        "ib.hca_fault",
+        {"node": "gpu-c", "hca": "mlx5_0"},
+    ),
+    "one node's address is link-local": (
+        lambda r: set_up(r, done=False)
+        + warn(r, MODIFY.format("fe80::9" if on(r, "gpu-b") else f"::ffff:10.1.0.{r}", "::ffff:10.1.0.9")),
+        "ib.gid_or_route",
+        {"node": "gpu-b"},
+    ),
+    "no pages may be locked on one node": (
+        lambda r: set_up(r, done=not on(r, "gpu-d")) + (warn(r, NO_PAGES) if on(r, "gpu-d") else ""),
+        "ib.memlock_limit",
+        {"node": "gpu-d"},
+    ),
+    "no queue pair, and the limit of locked memory is low": (
+        lambda r: set_up(r) + (warn(r, NO_PAIR) + "max locked memory (kbytes, -l) 64\n" if on(r, "gpu-d") else ""),
+        "ib.memlock_limit",
+        {"node": "gpu-d"},
+    ),
+    "no queue pair, and locked memory is not limited": (
+        lambda r: set_up(r)
+        + (warn(r, NO_PAIR) + "max locked memory (kbytes, -l) unlimited\n" if on(r, "gpu-d") else ""),
+        "ib.qp_exhausted",
+        {"node": "gpu-d"},
+    ),
+    "one node took the bridge of its containers": (
+        lambda r: odd(r, interface="docker0", where="172.17.0.1", done=False)
+        + ("" if on(r, "gpu-b") else warn(r, REFUSED.format("172.17.0.1"))),
+        "net.wrong_interface",
+        {"node": "gpu-b"},
+    ),
+    "there is no route to the first node": (
+        lambda r: set_up(r, done=False)
+        + (warn(r, "socketStartConnect: Connect to 10.0.0.1<4> failed : No route to host") if r > 1 else ""),
+        "net.bootstrap_blocked",
+        {"node": "gpu-a"},
+    ),
+    "the port of the store is taken": (
+        lambda r: raised("RuntimeError: The server socket has failed to listen: EADDRINUSE") if r == 0 else "",
+        "fw.rendezvous_failed",
+        {},
+    ),
+    "one node talks over sockets": (lambda r: odd(r, network="Socket"), "nccl.topology_degraded", {"node": "gpu-b"}),
+    "one node lost the direct way between GPUs": (
+        lambda r: odd(r, peer="SHM/direct/direct"),
+        "nccl.topology_degraded",
+        {"node": "gpu-b"},
+    ),
+    "one node has fewer channels": (lambda r: odd(r, channels=2), "nccl.topology_degraded", {"node": "gpu-b"}),
+    "one node copies through the host": (lambda r: odd(r, direct=""), "ib.gpudirect_off", {"node": "gpu-b"}),
+    "two ranks use one GPU": (
+        lambda r: set_up(r, done=False)
+        + (warn(r, f"Duplicate GPU detected : rank {r} and rank {r ^ 1} both on CUDA device 1b000") if on(r, "gpu-b")
+           else ""),
+        "nccl.device_visibility",
+        {"node": "gpu-b"},
+    ),
+    "two ranks have one bus id": (lambda r: odd(r, bus="1b000"), "nccl.device_visibility", {"node": "gpu-b"}),
+    "a rank asks for a GPU that is not there": (
+        lambda r: raised("RuntimeError: CUDA error: invalid device ordinal") if r == 3 else "",
+        "nccl.device_visibility",
+        {"rank": 3},
+    ),
+    "one node loads another NCCL": (lambda r: odd(r, version="2.21.5"), "nccl.env_mismatch", {"node": "gpu-b"}),
+    "NCCL refuses another version": (
+        lambda r: warn(r, "Mismatched NCCL version detected : rank {} version {} rank {} version {}".format(
+            *((0, 22707, 3, 22105) if r == 3 else (3, 22105, r, 22707)))),
+        "nccl.env_mismatch",
+        {"rank": 3},
+    ),
+    "one node has another protocol": (
+        lambda r: set_up(r) + info(r, f"NCCL_PROTO set by environment to {'LL' if on(r, 'gpu-b') else 'Simple'}"),
+        "nccl.env_mismatch",
+        {"node": "gpu-b"},
+    ),
+    "a rank crashed inside the library": (
+        lambda r: set_up(r)
+        + ("Fatal Python error: Segmentation fault\n  5  /usr/lib/libnccl.so.2(ncclLocalOpAppend+0x1b) [0x7f]\n"
+           if r == 1 else timed_out(r)),
+        "nccl.library_fault",
+        {"rank": 1, "node": "gpu-a"},
+    ),
+    "a rank crashed elsewhere": (
+        lambda r: set_up(r) + ("Fatal Python error: Segmentation fault\n" if r == 1 else timed_out(r)),
+        "fw.rank_exited",
+        {"rank": 1, "node": "gpu-a"},
+    ),
+    "one rank waits in another operation": (
+        lambda r: timed_out(r, op="BROADCAST" if r == 5 else "ALLREDUCE"),
+        "fw.collective_mismatch",
+        {"rank": 5},
+    ),
+    "one rank passes another size": (
+        lambda r: timed_out(r, op="_ALLGATHER_BASE", size=161600 if r == 5 else 145440),
+        "fw.collective_shape_mismatch",
+        {"rank": 5},
+    ),
+    "one rank is two collectives ahead, in another operation": (
+        lambda r: timed_out(r, op="_ALLGATHER_BASE", seq=44) if r == 0 else timed_out(r, op="BROADCAST", seq=42),
+        "fw.collective_mismatch",
+        {"rank": 0},
+    ),
+    "one rank has not enqueued what the others wait in": (
+        lambda r: timed_out(r)
+        if r != 5
+        else c10(5, "[PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from  "
+                 "rank 1 and we will try our best. Last enqueued NCCL work: 41, last completed NCCL work: 41.This"),
+        "fw.rank_missing_collective",
+        {"rank": 5},
+    ),
+    "steps take longer than the limit": (
+        lambda r: "train:  45%|####5  | 450/1000 [11:52:30<14:30:00, 95.02s/it]\n" + timed_out(r, limit_ms=60_000),
+        "fw.timeout_too_short",
+        {},
+    ),
+    "the job was preempted": (
+        lambda r: set_up(r) + (CANCELLED.replace(" ***", " DUE TO PREEMPTION ***") if r == 0 else ""),
+        "job.cancelled",
+        {},
+    ),
+    "a task was killed, then the step was cancelled": (
+        lambda r: set_up(r)
+        + (f"srun: error: gpu-b: task 3: Killed\n{CANCELLED}srun: error: gpu-a: tasks 0-1: Killed\n" if r == 0 else ""),
+        "fw.rank_exited",
+        {"rank": 3},
+    ),
+    "a rank raised, then the step was cancelled": (
+        lambda r: set_up(r) + (raised("ValueError: x") + CANCELLED if r == 0 else ""),
+        "fw.rank_exited",
+        {"rank": 0, "node": "gpu-a"},
+    ),
+    "Slurm counted a kill for memory": (
+        lambda r: "slurmstepd: error: Detected 1 oom_kill event in StepId=8.0.\n"
+        "srun: error: gpu-b: task 3: Out Of Memory\n"
+        if r == 0
+        else set_up(r),
+        "host.memory_oom_kill",
+        {"node": "gpu-b", "rank": 3},
+    ),
+    "Slurm lost a node": (
+        lambda r: set_up(r) + ("srun: error: Node failure on gpu-c\n" if r == 0 else ""),
+        "host.rebooted",
+        {"node": "gpu-c"},
+    ),
+    "an assert on the GPU of one rank": (
+        lambda r: set_up(r)
+        + (raised("RuntimeError: CUDA error: device-side assert triggered") if r == 3 else timed_out(r)),
+        "gpu.app_fault",
+        {"rank": 3, "node": "gpu-b"},
+    ),
+    "an uncorrectable error of memory on one rank": (
+        lambda r: set_up(r)
+        + raised("RuntimeError: CUDA error: uncorrectable ECC error encountered" if r == 3 else
+                 "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, remote process exited"),
+        "gpu.memory_error",
+        {"rank": 3, "node": "gpu-b"},
+    ),
+    "the fabric of one node's GPUs is not ready": (
+        lambda r: odd(r, done=False)
+        + (raised("RuntimeError: CUDA error: system not yet initialized") if on(r, "gpu-b") else ""),
+        "gpu.nvswitch_fabric",
+        {"node": "gpu-b"},
+    ),
+    "a parameter was ready twice": (
+        lambda r: set_up(r)
+        + raised("RuntimeError: Expected to mark a variable ready only once. Parameter at index 3 with name a.b has "
+                 "been marked as ready twice."),
+        "fw.hook_order",
+        {},
+    ),
+    "all ranks raised the same": (lambda r: set_up(r) + raised("KeyError: 'x'"), "fw.rank_exited", {}),
+}  # fmt: skip
+# Evidence that settles nothing: the cause that may be said, and how sure at most.
+OPEN: dict[str, tuple[More, str, float]] = {
+    "nothing is wrong": (lambda r: set_up(r) + f"step {r + 10} loss=2.1\n", "unknown", 0.8),
+    "only flushed completions": (lambda r: set_up(r) + warn(r, FLUSHED.format("10.0.0.1")), "unknown", 0.8),
+    "three nodes get no answer from one that says nothing": (by_peers, "ib.link_down", 0.8),
+    "one pair of nodes": (lambda r: set_up(r) + warn(r, GONE.format("10.0.0.1")) * (r == 4), "ib.link_down", 0.5),
+    "all ranks timed out in one collective": (lambda r: set_up(r) + timed_out(r), "unknown", 0.8),
+    "all but one timed out": (
+        lambda r: set_up(r) + (timed_out(r) if r != 5 else "step 12 loss=2\n"),
+        "fw.rank_missing_collective",
+        0.8,
+    ),
+    "timed out, then aborted by the watchdog": (
+        lambda r: timed_out(r) + "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+        "Fatal Python error: Aborted\n",
+        "unknown",
+        0.8,
+    ),
+    "timed out long before its time was up": (
+        lambda r: timed_out(r) + (CANCELLED.replace("14:13", "15:13").replace(" ***", " DUE TO TIME LIMIT ***")
+                                  if r == 0 else ""),
+        "unknown",
+        0.8,
+    ),
+    "the connection was refused": (
+        lambda r: set_up(r, done=False) + (warn(r, REFUSED.format("10.0.0.1")) if r > 1 else ""),
+        "net.bootstrap_blocked",
+        0.6,
+    ),
+    "the store did not answer in time": (
+        lambda r: raised("torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while "
+                         "trying to connect to (10.0.0.1, 29500).") if r > 1 else "",
+        "fw.rendezvous_failed",
+        0.8,
+    ),
+    "the launcher was told to end": (lambda r: set_up(r) + "Received 15 death signal\n", "job.cancelled", 0.8),
+    "the set-up did not end for one rank": (lambda r: set_up(r, done=r != 5), "unknown", 0.8),
+    "other groups stand at other places": (lambda r: timed_out(r, group=f"{1 + r // 2}", seq=40 + r // 2), "unknown", 0.8),
+    "an internal error of NCCL without a reason": (
+        lambda r: raised("torch.distributed.DistBackendError: NCCL error in: x.cpp:1, internal error - please report "
+                         "this issue to the NCCL developers, NCCL version 2.27.7") if r == 1 else set_up(r),
+        "nccl.library_fault",
+        0.8,
+    ),
+    "GPUDirect is off on all nodes": (lambda r: set_up(r, direct=""), "unknown", 0.8),
+}  # fmt: skip
+
+
+def first(found: Diagnosis) -> tuple[str, Mapping[str, str | int], float]:
+    verdict = found.verdict
+    return verdict.hypothesis.cause, verdict.hypothesis.subject, verdict.probability
+
+
+@pytest.mark.parametrize("case", SURE)
+def test_what_is_wrong_is_named_with_its_place(case: str) -> None:
+    logs, cause, place = SURE[case]
+    named, subject, sure = first(judged(logs))
+    assert named == cause
+    assert {key: subject.get(key) for key in place} == place
+    assert place or not subject.keys() & {"node", "rank"}
+    assert sure >= 0.8
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_what_the_evidence_does_not_settle_is_not_said_as_if_it_did(case: str) -> None:
+    logs, cause, most = OPEN[case]
+    named, _, sure = first(judged(logs))
+    assert named == cause
+    assert sure < most
+
+
+def test_two_ranks_that_wait_in_different_things_are_a_draw() -> None:
+    found = judged(lambda r: timed_out(r, op="BROADCAST" if r else "ALLREDUCE"), ranks=range(2))
+    assert first(found)[:2] == ("fw.collective_mismatch", {"group": "0"})
+
+
+def test_a_rank_that_ended_first_leaves_the_same_errors_as_a_dead_link() -> None:
+    found = judged(lambda r: by_peers(r) + (raised("ValueError: x") if r == 4 else ""))
+    assert first(found)[:2] == ("fw.rank_exited", {"rank": 4, "node": "gpu-c"})
+
+
+def test_one_interface_more_is_nothing_to_blame_within_one_node() -> None:
+    text = info(0, "Bootstrap: Using lo:127.0.0.1<0>") + info(0, "Using network Socket")
+    assert first(judged(lambda r: text, ranks=range(1)))[0] == "unknown"
+
+
+def test_folders_and_names_in_the_lines_give_the_same_node() -> None:
+    for folders in (False, True):
+        found = judged(lambda r: set_up(r) + (warn(r, NO_PAGES) if on(r, "gpu-d") else ""), folders=folders)
+        assert first(found)[:2] == ("ib.memlock_limit", {"node": "gpu-d"})
+
+
+def test_what_an_earlier_process_of_a_rank_wrote_accuses_nobody() -> None:
+    """The ranks of gpu-c began at 100 s of the epoch (rank_facts): what was written before is of a run before."""
+    text = "2020-01-01T00:00:00Z stderr F RuntimeError: CUDA error: device-side assert triggered\n"
+    new = judged(lambda r: text if r == 4 else "", mapped("gpu-c", [4, 5], 8))
+    assert first(new)[0] == "gpu.app_fault"
+    old = text.replace("2020-01-01T00:00:00Z", "1970-01-01T00:01:00Z")
+    assert first(judged(lambda r: old if r == 4 else "", mapped("gpu-c", [4, 5], 8)))[0] == "unknown"
+
+
+def test_what_stands_before_a_restart_in_the_launchers_log_is_over() -> None:
+    text = "[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: x\n"
+    again = "[default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+    assert first(judged(lambda r: text, ranks=range(1)))[0] == "fw.rank_exited"
+    assert first(judged(lambda r: text + again + "[rank3]: step 1 loss=2\n", ranks=range(1)))[0] == "unknown"
+    assert first(judged(lambda r: text + again, ranks=range(1)))[0] == "fw.rank_exited"
+
+
+def test_the_rank_that_torchrun_saw_first_is_not_blamed_when_it_only_waited() -> None:
+    events = judged(lambda r: timed_out(r) + raised("torch.distributed.DistBackendError: NCCL error"), wrote("gpu-a"))
+    assert first(events)[0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("path", "step", "says"),
+    [
+        ("bootstrap", "interface", "NCCL_DEBUG=INFO"),
+        ("ring-and-tree", "network", "NCCL_DEBUG=INFO"),
+        ("ring-and-tree", "rings", "NCCL_DEBUG_SUBSYS"),
+        ("device-visibility", "versions", "NCCL_DEBUG=VERSION"),
+    ],
+)
+def test_a_step_without_the_lines_it_needs_is_not_known_and_says_what_would_tell(
+    path: str, step: str, says: str
+) -> None:
+    silent = judged(lambda r: f"step {r} loss=2\n").paths[path]
+    state = next(one for one in silent.steps if one.id == step)
+    assert state.state == "not known" and says in state.why
+    telling = judged(set_up).paths[path]
+    assert next(one for one in telling.steps if one.id == step).state == "ruled out"
+
+
+def test_only_the_step_that_asks_for_it_is_implicated() -> None:
+    steps = {one.id: one.state for one in judged(lambda r: odd(r, network="Socket")).paths["ring-and-tree"].steps}
+    assert steps["network"] == "implicated" and steps["rings"] == steps["peers"] == "ruled out"
