@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from probes.diagnosis import Diagnosis
-from tests.support.nccl_logs import More, c10, info, judged, set_up, timed_out, warn
+from tests.support.nccl_logs import More, c10, info, judged, set_up, timed_out, warn, work
 from tests.support.rank_facts import mapped, wrote
 
 OTHER_NODES = ("gpu-a", "gpu-b", "gpu-d")
@@ -298,7 +298,7 @@ OPEN: dict[str, tuple[More, str, float]] = {
     ),
     "the launcher was told to end": (lambda r: set_up(r) + "Received 15 death signal\n", "job.cancelled", 0.8),
     "the set-up did not end for one rank": (lambda r: set_up(r, done=r != 5), "unknown", 0.8),
-    "other groups stand at other places": (lambda r: timed_out(r, group=f"{1 + r // 2}", seq=40 + r // 2), "unknown", 0.8),
+    "other groups stand elsewhere": (lambda r: timed_out(r, group=f"{1 + r // 2}", seq=40 + r // 2), "unknown", 0.8),
     "an internal error of NCCL without a reason": (
         lambda r: raised("torch.distributed.DistBackendError: NCCL error in: x.cpp:1, internal error - please report "
                          "this issue to the NCCL developers, NCCL version 2.27.7") if r == 1 else set_up(r),
@@ -397,3 +397,23 @@ def test_a_step_without_the_lines_it_needs_is_not_known_and_says_what_would_tell
 def test_only_the_step_that_asks_for_it_is_implicated() -> None:
     steps = {one.id: one.state for one in judged(lambda r: odd(r, network="Socket")).paths["ring-and-tree"].steps}
     assert steps["network"] == "implicated" and steps["rings"] == steps["peers"] == "ruled out"
+
+
+def test_a_time_out_that_names_no_group_takes_it_from_the_account_after_it() -> None:
+    """torch 2.4: `[Rank 1]` counts within a group. In the second of two groups one rank runs another operation."""
+
+    def wrote_by(rank: int) -> str:
+        op = "ALLREDUCE" if rank != 6 else "BROADCAST"
+        text = c10(rank, f"[Rank {rank % 4}] Watchdog caught collective operation timeout: {work(57 + rank // 4, op)}")
+        account = f"detected by watchdog at work: {57 + rank // 4}, last enqueued NCCL work: 60, "
+        account += "last completed NCCL work: 56."
+        return text + c10(rank, f"[PG ID {2 + rank // 4} PG GUID {2 + rank // 4} Rank {rank % 4}] Exception {account}")
+
+    assert first(judged(wrote_by))[:2] == ("fw.collective_mismatch", {"rank": 6})
+
+
+def test_the_rank_whose_connection_closed_first_is_suspected_with_little_weight() -> None:
+    closed = "[Service thread] Connection closed by localRank {}"
+    found = judged(lambda r: set_up(r) + "".join(info(r, closed.format(1 - n)) for n in (0, 1) if r == 2))
+    cause, subject, sure = first(found)
+    assert (cause, subject) == ("fw.rank_exited", {"rank": 3, "node": "gpu-b"}) and sure < 0.8

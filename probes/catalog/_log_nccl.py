@@ -65,6 +65,12 @@ _ERRORS = (
         "Call to ibv_",
         rf"Call to (?P<op>ibv_(?:reg_\w{{1,16}}|create_(?:qp|cq|srq|comp_channel)|alloc_pd)) {_ERRNO}",
     ),
+    # libfabric, as on AWS
+    shape(
+        "ib_resource",
+        "NET/OFI",
+        r"NET/OFI Unable to (?P<op>register memory).{0,60}?RC: -?(?P<code>\d{1,4}), Error: (?P<name>[A-Z][\w ]{2,60})",
+    ),
     shape(
         "nccl_version_mismatch",
         "Mismatched NCCL version",
@@ -143,7 +149,7 @@ _ROUTE_PARTS = {
     "local_gid": re.compile(r"local GID {1,2}([0-9a-fA-F:.]{2,45})"),
     "remote_gid": re.compile(r"remote GID {1,2}([0-9a-fA-F:.]{2,45})"),
 }
-_WRITER = re.compile(r"\s?([A-Za-z0-9][\w.-]{0,62}):(\d{1,8}):\d{1,8} (?:\[(\d{1,3})\] )?")
+_WRITER = re.compile(r"(?:^|\s)([A-Za-z0-9][\w.-]{0,62}):(\d{1,8}):\d{1,8} ")
 # The other end is gone: it ended, and whoever reads from it is told so.
 _GONE = ("Connection reset", "Broken pipe")
 
@@ -156,7 +162,7 @@ def read(line: Line) -> LogEvent | None:
         return None
     text = line.text[:2000]
     more: dict[str, str | int] = dict(found.more)
-    if writer := _WRITER.match(text):
+    if writer := _WRITER.search(text[: max(text.find("NCCL "), 0)][-300:]):
         more.update(host=writer[1], of_pid=int(writer[2]))
     if found.kind == "ib_completion":
         return _completion(found, text, more)

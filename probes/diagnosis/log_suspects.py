@@ -6,10 +6,8 @@ that reported, not the one at fault, and counts for nothing.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
@@ -87,15 +85,12 @@ def _idle(evidence: Evidence, waiting: set[int]) -> Iterator[Suspect]:
 
 
 def _absent(evidence: Evidence) -> Iterator[Suspect]:
-    """Of the default group all ranks but a few wait."""
-    job = evidence.job
-    by_rank = {one[0].rank: one for one in _of_default(evidence) if one[0].rank is not None}
-    world = _world(evidence)
-    if not world or len(by_rank) < 2:
+    """Of a group that holds the whole job all ranks but a few wait."""
+    job, world = evidence.job, _world(evidence)
+    whole = [waiting for waiting in by_group(evidence).values() if _at_one_place(waiting) and _whole(waiting)]
+    if not world or not whole:
         return
-    places = Counter((one[0].seq, one[0].op) for one in by_rank.values())
-    if len(places) > 1:
-        return
+    by_rank = max(whole, key=len)
     absent = [rank for rank in range(world) if rank not in by_rank]
     if not absent or len(absent) > max(1, world // 8):
         return
@@ -115,14 +110,9 @@ def _absent(evidence: Evidence) -> Iterator[Suspect]:
         )
 
 
-def _of_default(evidence: Evidence) -> Iterator[Said]:
-    for one in evidence.job.said("watchdog_timeout"):
-        if one[0].rank is not None and _default(one[0]):
-            yield one
-
-
-def _default(event: LogEvent) -> bool:
-    return event.group in ("", "0") or event.more.get("group_name") == "default_pg"
+def _whole(waiting: dict[int, Said]) -> bool:
+    """Whether ranks count in this group as in the job: then it holds the job from its first rank on."""
+    return all(event.more.get("group_rank", rank) == rank for rank, (event, _, _) in waiting.items())
 
 
 def _world(evidence: Evidence) -> int | None:

@@ -49,6 +49,12 @@ LINES_OF_COMMUNICATION: Told = [
     (f"{WARN}Call to ibv_create_qp failed", "ib_resource", {"op": "ibv_create_qp", "code": None}),
     # Adapters of other makers
     (
+        "n1: n1: n1:149:298 [5] register_mr_buffers:465 NCCL WARN NET/OFI Unable to register memory (type = 1) for "
+        "device 0. RC: 12, Error: Cannot allocate memory",
+        "ib_resource",
+        {"op": "register memory", "code": 12, "more.host": "n1", "more.of_pid": 149},
+    ),
+    (
         "gpu-a:1:2 [0] transport/net_ib.cc:99 NCCL WARN NET/IB : bnxt_re0:1 async fatal event: device fatal",
         "ib_async",
         {"where": "bnxt_re0:1", "name": "device fatal"},

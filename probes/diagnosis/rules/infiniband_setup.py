@@ -81,7 +81,7 @@ def _resources(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
         yield _pairs(evidence, space, ("resources_used_up",))
     if not memory:
         return
-    by_memory = any(one[0].op.startswith("ibv_reg") for one in memory)
+    by_memory = any(one[0].op.startswith(("ibv_reg", "register")) for one in memory)
     signals = ["registration_refused" if by_memory else "queue_pair_refused"]
     signals += ["memlock_unlimited"] if unlimited else ["memlock_low"] if low else []
     nodes = {node_of(evidence, one) for one in memory}

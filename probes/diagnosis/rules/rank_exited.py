@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
-from probes.diagnosis.log_evidence import Said, before, when
+from probes.diagnosis.log_evidence import Said, before, node_of, when
 from probes.diagnosis.suspects import ranks_said
 
 EXITED = "fw.rank_exited"
@@ -44,6 +44,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _killed(evidence)
     yield from _by_code(evidence)
     yield from _raised(evidence)
+    yield from _closed_first(evidence)
     yield from _gone(evidence)
 
 
@@ -197,6 +198,26 @@ def _all_raised(evidence: Evidence, said: list[Said]) -> Hypothesis:
         ranks=ranks,
         nodes=frozenset(evidence.job.view(rank).node for rank in ranks),
     )
+
+
+def _closed_first(evidence: Evidence) -> Iterator[Hypothesis]:
+    """NCCL's service thread tells which rank of its node went; the first of these went first (Megatron-LM#735)."""
+    said = [one for one in evidence.job.said("peer_closed") if isinstance(one[0].more.get("local_rank"), int)]
+    if not said:
+        return
+    one = min(said, key=lambda said: (when(evidence, said) or float("inf"), said[0].line or 0))
+    node, local = node_of(evidence, one), one[0].more["local_rank"]
+    placed = {view.rank for view in evidence.job.ranks.values() if view.node == node and _local(view) == local}
+    for other in evidence.job.said("nccl_topology"):
+        if other[0].more.get("local_rank") == local and node_of(evidence, other) == node and other[0].rank is not None:
+            placed.add(other[0].rank)
+    if len(placed) == 1:
+        says = "closed its connections before the other ranks of its node did"
+        yield _exited(evidence, placed.pop(), says, (quoted(*one),), ("closed_first",))
+
+
+def _local(view: RankView) -> int | None:
+    return view.place.local_rank if view.place is not None else None
 
 
 def _gone(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -40,17 +40,24 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
     """{group: {rank: its first watchdog time-out}}. Left out: groups of which one place is told by two ranks, as then
     the name stands for several groups, and what sends to one rank only."""
+    known = {
+        (status.rank, status.seq): status.group
+        for status, _, _ in evidence.job.said("watchdog_status")
+        if status.rank is not None and status.group
+    }
     found: dict[str, dict[int, Said]] = {}
     places: dict[tuple[str, object], set[int]] = {}
     for one in evidence.job.said("watchdog_timeout"):
         event = one[0]
         if event.rank is None or event.seq is None or event.op in POINT_TO_POINT:
             continue
-        there = found.setdefault(event.group, {})
+        # Up to torch 2.4 the time-out does not name its group, the account that the rank gives after it does.
+        group = event.group or known.get((event.rank, event.seq), "")
+        there = found.setdefault(group, {})
         if event.rank not in there or _earlier(event.seq, there[event.rank][0].seq):
             there[event.rank] = one
         if "group_rank" in event.more:
-            places.setdefault((event.group, event.more["group_rank"]), set()).add(event.rank)
+            places.setdefault((group, event.more["group_rank"]), set()).add(event.rank)
     several = {group for (group, _), ranks in places.items() if len(ranks) > 1}
     return {group: waits for group, waits in found.items() if group not in several}
 
