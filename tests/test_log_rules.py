@@ -233,6 +233,34 @@ SURE: dict[str, Case] = {
         "host.rebooted",
         {"node": "gpu-c"},
     ),
+    "NCCL finds no room in /dev/shm of one node": (
+        lambda r: odd(r, done=False)
+        + warn(r, "Error while creating shared memory segment /dev/shm/nccl-abc (size 9637888)") * on(r, "gpu-b"),
+        "host.shm_full",
+        {"node": "gpu-b"},
+    ),
+    "a rank finds no room on its disk": (
+        lambda r: set_up(r)
+        + (raised("OSError: [Errno 28] No space left on device: '/scratch/x'") if r == 3 else timed_out(r)),
+        "host.disk_full",
+        {"node": "gpu-b"},
+    ),
+    "a launcher that names no rank saw one killed": (
+        lambda r: "[ERROR] [launch.py:325:sigkill_handler] ['python', 'x.py'] exits with return code = -9\n" * (r == 0),
+        "fw.rank_exited",
+        {},
+    ),
+    "mpirun saw a rank killed": (
+        lambda r: "mpirun noticed that process rank 3 with PID 0 on node gpu-b exited on signal 9 (Killed).\n" * (r == 0),
+        "fw.rank_exited",
+        {"rank": 3},
+    ),
+    "one node took another network than the rest, and connections fail": (
+        lambda r: odd(r, interface="eth1", where="192.168.5.7", done=False)
+        + ("" if on(r, "gpu-b") else warn(r, REFUSED.format("192.168.5.7"))),
+        "net.wrong_interface",
+        {"node": "gpu-b"},
+    ),
     "an assert on the GPU of one rank": (
         lambda r: set_up(r)
         + (raised("RuntimeError: CUDA error: device-side assert triggered") if r == 3 else timed_out(r)),

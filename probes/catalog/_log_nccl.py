@@ -116,7 +116,7 @@ _ERRORS = (
     shape(
         "shm_full",
         "/dev/shm",
-        r"NCCL WARN.{0,120}?(?:extend|open|create|posix_fallocate).{0,40}(?P<where>/dev/shm/\S{1,80})",
+        r"NCCL WARN.{0,120}?(?:extend|open|creat(?:e|ing)|posix_fallocate).{0,40}(?P<where>/dev/shm/\S{1,80})",
     ),
     shape(
         "nccl_error",

@@ -122,6 +122,29 @@ def own_faults(evidence: Evidence) -> list[Said]:
     return found
 
 
+def rank_of(evidence: Evidence, one: Said) -> int | None:
+    """The rank of a process that a launcher names by its pid, or by its place on the node."""
+    more, node = one[0].more, node_of(evidence, one)
+    views = [view for view in evidence.job.ranks.values() if not node or view.node in (node, "")]
+    found = {view.rank for view in views if view.pid is not None and view.pid == more.get("pid")}
+    if not found and node and isinstance(local := more.get("local_rank"), int):
+        found = placed(evidence, node, local)
+    return found.pop() if len(found) == 1 else None
+
+
+def placed(evidence: Evidence, node: str, local_rank: int) -> set[int]:
+    """Ranks that have this place on a node, as their processes or NCCL's lines tell it."""
+    found = {
+        view.rank
+        for view in evidence.job.ranks.values()
+        if view.node == node and view.place is not None and view.place.local_rank == local_rank
+    }
+    for one in evidence.job.said("nccl_topology"):
+        if one[0].more.get("local_rank") == local_rank and one[0].rank is not None and node_of(evidence, one) == node:
+            found.add(one[0].rank)
+    return found
+
+
 def several_nodes(evidence: Evidence) -> bool:
     """Whether the job spans nodes: by where it was read, or as NCCL counts them."""
     hosts = {str(event.more["host"]) for event, _, _ in evidence.job.events if "host" in event.more}

@@ -42,7 +42,9 @@ def likelihoods() -> Mapping[str, dict[str, Any]]:
 @functools.cache
 def explains() -> Mapping[str, frozenset[str]]:
     """Cause -> causes that it makes appear on the same ranks or node, also through others."""
-    direct = {row["cause"]: set(row["explains"]) for row in rows("explains")}
+    direct: dict[str, set[str]] = {}
+    for row in rows("explains"):
+        direct.setdefault(row["cause"], set()).update(row["explains"])
     found = {}
     for cause in direct:
         reached: set[str] = set()

@@ -1,4 +1,4 @@
-"""A rank raised or was killed; the others lost their connection to it, or still wait.
+"""A rank raised or was killed; the others lost their connection to it, or still wait. See also launcher_says.py.
 
 torchrun's "first observed failure" is a hint only: it takes whole seconds, and ranks that waited time out first.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
-from probes.diagnosis.log_evidence import Said, before, node_of, when
+from probes.diagnosis.log_evidence import Said, before, rank_of, when
 from probes.diagnosis.suspects import ranks_said
 
 EXITED = "fw.rank_exited"
@@ -42,9 +42,7 @@ SAME_MOMENT_S = 1.0  # judgement: ranks that raise the same within this time rai
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _killed(evidence)
-    yield from _by_code(evidence)
     yield from _raised(evidence)
-    yield from _closed_first(evidence)
     yield from _gone(evidence)
 
 
@@ -77,7 +75,7 @@ def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
     aborted = aborted_at_exit(evidence)
     for one in _signals(evidence):
         event, log, seen = one
-        rank = event.rank if event.rank is not None else next(iter(event.about), None)
+        rank = event.rank if event.rank is not None else next(iter(event.about), rank_of(evidence, one))
         if rank is None or event.code is None:
             continue
         if event.code == -6 and any(told.rank == rank for told, _, _ in evidence.job.said("collective_mismatch")):
@@ -85,32 +83,17 @@ def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
         if event.code in BROKE and rank in waited and before(evidence, one, waited[rank]) is not True:
             continue  # torch's watchdog ends the ranks that waited too long, by an exception that nobody catches
         if event.code == -6 and not any(told.rank == rank for told, _, _ in evidence.job.events):
-            yield _exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), ("abort_of_unknown_reason",))
+            yield exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), ("abort_of_unknown_reason",))
             continue
         if rank in aborted:
-            reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or _signal(event.code)}")
+            reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or signal_name(event.code)}")
             says = "aborted while it was ending, after its program was done"
-            yield _exited(evidence, rank, says, (reason,), ("abort_at_exit",))
+            yield exited(evidence, rank, says, (reason,), ("abort_at_exit",))
             continue
-        name = event.name if event.kind == "fatal_signal" and event.name else _signal(event.code)
+        name = event.name if event.kind == "fatal_signal" and event.name else signal_name(event.code)
         says = f"rank {rank} ended by {name}"
         signals = ("exit_by_signal", *(("named_by_torchrun",) if _first(event) else ()))
-        yield _exited(evidence, rank, f"ended by {name}", (quoted(event, log, seen, says),), signals)
-
-
-def _by_code(evidence: Evidence) -> Iterator[Hypothesis]:
-    """The first task that srun says has failed, where its own log tells nothing."""
-    told: set[int] = set()
-    for event, log, seen in evidence.job.said("scheduler_kill"):
-        if "tasks" not in event.more or id(log) in told:
-            continue
-        told.add(id(log))
-        if len(event.about) != 1 or (event.code or 0) <= 0 or own_exceptions(evidence):
-            continue
-        rank = event.about[0]
-        if any(one.rank == rank for one, _, _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK)):
-            continue  # it gave up on others
-        yield _exited(evidence, rank, f"exited with code {event.code}", (quoted(event, log, seen),), ("exit_code",))
+        yield exited(evidence, rank, f"ended by {name}", (quoted(event, log, seen, says),), signals)
 
 
 def _signals(evidence: Evidence) -> Iterator[Said]:
@@ -160,7 +143,7 @@ def _raised(evidence: Evidence) -> Iterator[Hypothesis]:
         told.add(event.rank)
         place = f" at {event.where}" if event.where else ""
         says = f"rank {event.rank} raised {event.text[:160]}{place}"
-        yield _exited(
+        yield exited(
             evidence,
             event.rank,
             f"raised {event.name or 'an exception'}{place}",
@@ -200,26 +183,6 @@ def _all_raised(evidence: Evidence, said: list[Said]) -> Hypothesis:
     )
 
 
-def _closed_first(evidence: Evidence) -> Iterator[Hypothesis]:
-    """NCCL's service thread tells which rank of its node went; the first of these went first (Megatron-LM#735)."""
-    said = [one for one in evidence.job.said("peer_closed") if isinstance(one[0].more.get("local_rank"), int)]
-    if not said:
-        return
-    one = min(said, key=lambda said: (when(evidence, said) or float("inf"), said[0].line or 0))
-    node, local = node_of(evidence, one), one[0].more["local_rank"]
-    placed = {view.rank for view in evidence.job.ranks.values() if view.node == node and _local(view) == local}
-    for other in evidence.job.said("nccl_topology"):
-        if other[0].more.get("local_rank") == local and node_of(evidence, other) == node and other[0].rank is not None:
-            placed.add(other[0].rank)
-    if len(placed) == 1:
-        says = "closed its connections before the other ranks of its node did"
-        yield _exited(evidence, placed.pop(), says, (quoted(*one),), ("closed_first",))
-
-
-def _local(view: RankView) -> int | None:
-    return view.place.local_rank if view.place is not None else None
-
-
 def _gone(evidence: Evidence) -> Iterator[Hypothesis]:
     """Peers are there, a rank of the job is not, although every node that runs the job was looked at."""
     job = evidence.job
@@ -246,10 +209,10 @@ def _gone(evidence: Evidence) -> Iterator[Hypothesis]:
         next(iter(there.values())).ref("rank.map"),
     )
     for rank in absent[:8]:
-        yield _exited(evidence, rank, "has no process any more", (because,), ("rank_gone",))
+        yield exited(evidence, rank, "has no process any more", (because,), ("rank_gone",))
 
 
-def _exited(
+def exited(
     evidence: Evidence, rank: int, says: str, because: tuple[Reason, ...], signals: tuple[str, ...],
     against: tuple[Reason, ...] = (),
 ) -> Hypothesis:  # fmt: skip
@@ -271,7 +234,7 @@ def _first(event: LogEvent) -> bool:
     return bool(event.more.get("root_cause") or event.more.get("first"))
 
 
-def _signal(code: int) -> str:
+def signal_name(code: int) -> str:
     try:
         return signal.Signals(-code).name
     except ValueError:
