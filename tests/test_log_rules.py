@@ -251,7 +251,9 @@ SURE: dict[str, Case] = {
         {},
     ),
     "mpirun saw a rank killed": (
-        lambda r: "mpirun noticed that process rank 3 with PID 0 on node gpu-b exited on signal 9 (Killed).\n" * (r == 0),
+        lambda r: "mpirun noticed that process rank 3 with PID 0 on node gpu-b exited on signal 9 (Killed).\n"
+        if r == 0
+        else "",
         "fw.rank_exited",
         {"rank": 3},
     ),

@@ -88,7 +88,7 @@ def marked(found: LogEvent) -> LogEvent:
     if found.kind == "torchrun_failure":
         sent = found.more.get("signal")
         code = -sent if isinstance(sent, int) else found.code
-        return dataclasses.replace(found, code=code, secondary=code == -15)
+        return dataclasses.replace(found, rank=None, code=code, secondary=code == -15)
     return found
 
 
