@@ -282,6 +282,18 @@ SURE: dict[str, Case] = {
         "gpu.nvswitch_fabric",
         {"node": "gpu-b"},
     ),
+    "a GPU of one rank is lost": (
+        lambda r: set_up(r)
+        + (warn(r, "nvmlDeviceGetHandleByPciBusId() failed: GPU is lost") if r == 3 else timed_out(r)),
+        "gpu.fell_off_bus",
+        {"rank": 3, "node": "gpu-b"},
+    ),
+    "seven of eight members came": (
+        lambda r: raised("torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. "
+                         "7/8 clients joined.") if r != 5 else "",
+        "fw.rendezvous_failed",
+        {},
+    ),
     "a parameter was ready twice": (
         lambda r: set_up(r)
         + raised("RuntimeError: Expected to mark a variable ready only once. Parameter at index 3 with name a.b has "

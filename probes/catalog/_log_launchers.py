@@ -29,6 +29,7 @@ SHAPES = (
         r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) (?P<name>CANCELLED)",
     ),
     shape("scheduler_kill", "oom", r"slurmstepd.{0,80}(?P<name>oom[-_]kill event)"),
+    shape("scheduler_kill", "memory limit", r"slurmstepd.{0,80}(?P<name>Exceeded (?:step|job) memory limit)"),
     shape(
         "scheduler_kill",
         "srun: error",

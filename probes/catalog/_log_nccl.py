@@ -84,6 +84,7 @@ _ERRORS = (
         r"(?P<bus>[0-9a-fA-F:.]{1,20})",
     ),
     shape("duplicate_gpu", "using the same GPU", r"Multiple Ranks are using the same GPU"),
+    shape("cuda_error", "GPU is lost", r"(?P<name>GPU is lost)"),
     shape("cuda_error", "Cuda failure", r"Cuda failure(?: \d{1,4})? ?'(?P<name>[^']{1,120})'"),
     shape(
         "peer_closed",

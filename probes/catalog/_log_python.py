@@ -23,6 +23,8 @@ _CUDA = (
         r"(?P<name>(?:CUDA|HIP) out of memory)\.(?: Tried to allocate (?P<asked>[\d.]{1,12} \w{1,5}))?",
     ),
     shape("cuda_error", " error: ", r"(?:CUDA|HIP) (?:driver )?error: (?P<name>[\w (),'/:-]{3,160})"),
+    shape("cuda_error", "cudaGetDeviceCount", r"Error (?P<code>\d{1,4}): (?P<name>[\w ,'-]{3,100})"),
+    shape("cuda_error", "GPU is lost", r"(?P<name>GPU is lost)"),
     shape("cuda_error", "_STATUS_", r"(?P<name>(?:CUBLAS|CUDNN|CUSPARSE|CUFFT)_STATUS_\w{3,40})"),
 )
 
@@ -43,6 +45,7 @@ _CRASHES = (
         "received by PID",
         r"(?P<name>SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL)) .{0,60}?received by PID (?P<pid>\d{1,9})",
     ),
+    shape("fatal_signal", "] Signal: ", r"\] Signal: (?P<name>[A-Z][\w ]{2,40}?) \((?P<signal>\d{1,2})\)"),
     shape("fatal_signal", "Caught signal", r"Caught signal (?P<signal>\d{1,2}) \((?P<name>[\w ]{2,40})"),
     shape("fatal_signal", "Segfault encountered", name="Segmentation fault"),
     shape("fatal_signal", "core dumped", r"(?P<name>Segmentation fault|Bus error|Aborted|Illegal instruction)"),

@@ -70,7 +70,12 @@ _WATCHDOG = (
     shape("gil_stuck", "acquire GIL", r"Could not acquire GIL within (?P<waited_ms>\d{1,9}) ms"),
     shape("blocking_wait", "blocking wait", r"(?:OpType=(?P<op>\w{1,60}).{0,120}?)?timed out in blocking wait"),
     shape("watchdog_ended", "taking the entire process down", secondary=True),
-    shape("watchdog_ended", "watchdog thread terminated with exception", secondary=True),
+    shape(
+        "watchdog_ended",
+        "watchdog thread terminated with exception",
+        r"watchdog thread terminated with exception(?!.{0,40}CUDA error)",
+        True,
+    ),
     shape("watchdog_ended", "NCCL operations have failed or timed out", secondary=True),
     shape("watchdog_ended", "Terminating the process after attempting to dump", secondary=True),
 )
@@ -193,7 +198,20 @@ _NETWORK = (
     shape(
         "store_closed", "recvBytes", r"recvBytes.{0,200}?(?P<name>Connection reset by peer|Broken pipe|failed)", True
     ),
+    shape("store_closed", "recvValue", r"recvValue\w{0,16} failed", True),
     shape("store_closed", "Connection was likely closed", secondary=True),
+    shape(
+        "rendezvous",
+        "clients joined",
+        r"(?P<joined>\d{1,7})/(?P<world>\d{1,7}) clients joined",
+        name="members missing",
+    ),
+    shape(
+        "rendezvous",
+        "worker_count",
+        r"store based barrier on rank: \d{1,7}.{0,200}?world_size=(?P<world>\d{1,7}), worker_count=(?P<joined>\d{1,7})",
+        name="members missing",
+    ),
     shape("rendezvous", "EADDRINUSE"),
     shape("rendezvous", "ailed to listen", r"server socket has failed to (?P<name>listen)"),
     shape(

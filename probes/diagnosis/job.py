@@ -76,6 +76,8 @@ class Job:
     processes: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)  # rank -> node and pid -> reading
     events: list[tuple[LogEvent, RankLog, Seen]] = field(default_factory=list)  # of all logs, also of launchers
     earlier: list[tuple[LogEvent, RankLog, Seen]] = field(default_factory=list)  # of processes before the present ones
+    _by_kind: dict[str, list[int]] = field(default_factory=dict)
+    _counted: int = -1
 
     def view(self, rank: int) -> RankView:
         return self.ranks.setdefault(rank, RankView(rank))
@@ -97,8 +99,13 @@ class Job:
                 yield Reason(says, list(found.values())[-1])
 
     def said(self, *kinds: str) -> Iterator[tuple[LogEvent, RankLog, Seen]]:
-        """Log events of these kinds."""
-        return (one for one in self.events if one[0].kind in kinds)
+        """Log events of these kinds, in their order."""
+        if self._counted != len(self.events):
+            self._by_kind, self._counted = {}, len(self.events)
+            for place, (event, _, _) in enumerate(self.events):
+                self._by_kind.setdefault(event.kind, []).append(place)
+        wanted = [place for kind in dict.fromkeys(kinds) for place in self._by_kind.get(kind, ())]
+        return (self.events[place] for place in sorted(wanted))
 
     @property
     def world(self) -> range | None:

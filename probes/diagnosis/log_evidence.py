@@ -6,13 +6,13 @@ which every node names its own.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from probes.catalog._log_events import LogEvent, RankLog
-from probes.catalog._log_findings import same_host
 from probes.diagnosis.core import Evidence, Seen, Subject
 
 Said = tuple[LogEvent, RankLog, Seen]
@@ -34,7 +34,7 @@ def node_of(evidence: Evidence, one: Said) -> str:
 
 def node_called(evidence: Evidence, host: str) -> str:
     """The node that we call so; "" where none is."""
-    return next((node for node in evidence.nodes if same_host(node, host)), "")
+    return str(evidence.places.called.get(host.partition(".")[0], ""))
 
 
 def address(peer: str) -> str:
@@ -45,26 +45,49 @@ def address(peer: str) -> str:
 
 def interfaces(evidence: Evidence) -> dict[str, dict[str, str]]:
     """{node: {address: interface}} that NCCL took for its bootstrap and sockets."""
-    found: dict[str, dict[str, str]] = {}
-    for one in evidence.job.said("nccl_net"):
-        event = one[0]
-        listed = str(event.more.get("devices", ""))
-        if event.name == "NET/IB":
-            listed = listed.partition("OOB ")[2]
-        for name, at in _NAMED.findall(listed):
-            found.setdefault(node_of(evidence, one), {})[at] = name
+    found: dict[str, dict[str, str]] = evidence.places.interfaces
     return found
 
 
 def node_at(evidence: Evidence, peer: str) -> str:
     """The node of a peer; "" where nothing tells it."""
     where = address(peer)
-    if not where:
-        return ""
-    for node, mine in interfaces(evidence).items():
-        if where in mine:
-            return node
-    return node_called(evidence, where)
+    return str(evidence.places.addresses.get(where) or node_called(evidence, where)) if where else ""
+
+
+class Places:
+    """Built once per evidence: names, addresses and clocks of nodes as logs and nodes tell them."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self.called: dict[str, str] = {}
+        for node in evidence.nodes:
+            self.called.setdefault(node.partition(".")[0], node)
+        self.ahead: dict[str, float] = {}
+        for clock in evidence.of("host.clock"):
+            if clock.node:
+                self.ahead.setdefault(clock.node, _ahead(clock.facts))
+
+    @functools.cached_property
+    def interfaces(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = {}
+        for one in self._evidence.job.said("nccl_net"):
+            event = one[0]
+            listed = str(event.more.get("devices", ""))
+            if event.name == "NET/IB":
+                listed = listed.partition("OOB ")[2]
+            for name, at in _NAMED.findall(listed):
+                found.setdefault(node_of(self._evidence, one), {})[at] = name
+        return found
+
+    @functools.cached_property
+    def addresses(self) -> dict[str, str]:
+        """Address -> node. One that several nodes have is nobody's."""
+        owners: dict[str, set[str]] = {}
+        for node, mine in self.interfaces.items():
+            for at in mine:
+                owners.setdefault(at, set()).add(node)
+        return {at: min(nodes) for at, nodes in owners.items() if len(nodes) == 1}
 
 
 def address_kind(where: str) -> str:
@@ -82,8 +105,7 @@ def when(evidence: Evidence, one: Said) -> float | None:
     at = event.at if event.at is not None else event.after
     if at is None:
         return None
-    clocks = (clock.facts for clock in evidence.of("host.clock") if seen.node and clock.node == seen.node)
-    return at - next((_ahead(clock) for clock in clocks), 0.0)
+    return at - float(evidence.places.ahead.get(seen.node, 0.0))
 
 
 def _ahead(clock: Any) -> float:

@@ -165,6 +165,40 @@ LINES_OF_COMMUNICATION: Told = [
 ]  # fmt: skip
 
 LINES_OF_LAUNCHERS: Told = [
+    ("slurmstepd: error: Exceeded step memory limit at some point.", "scheduler_kill", {"rank": None}),
+    ("[gpu-a:123] Signal: Segmentation fault (11)", "fatal_signal", {"code": -11, "name": "Segmentation fault"}),
+    (
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
+        "cuda_error",
+        {"code": 802, "name": "system not yet initialized"},
+    ),
+    (
+        "gpu-a:1:2 [0] misc/nvmlwrap.cc:187 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: GPU is lost",
+        "cuda_error",
+        {"name": "GPU is lost", "more.host": "gpu-a"},
+    ),
+    (
+        "[rank0]:[E1129 14:13:49.1 P.cpp:757] [PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread "
+        "terminated with exception: CUDA error: an illegal memory access was encountered",
+        "cuda_error",
+        {"name": "an illegal memory access was encountered", "rank": 0},
+    ),
+    (
+        "[rank0]:[W1129 14:13:49.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=3, addr=[n1]:1): reset",
+        "store_closed",
+        {"secondary": True},
+    ),
+    (
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/8 clients joined.",
+        "rendezvous",
+        {"more.joined": 3, "more.world": 8},
+    ),
+    (
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 3, for key: "
+        "store_based_barrier_key:1 (world_size=8, worker_count=7, timeout=0:30:00)",
+        "rendezvous",
+        {"more.joined": 7, "more.world": 8},
+    ),
     (
         "slurmstepd: error: *** STEP 123.0 ON node01 CANCELLED AT 2026-11-29T14:13:49 DUE TO PREEMPTION ***",
         "scheduler_kill",

@@ -13,8 +13,11 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, node_of, when
 
 PROGRAM, MEMORY, NVLINK, SWITCH = "gpu.app_fault", "gpu.memory_error", "gpu.nvlink_error", "gpu.nvswitch_fabric"
+OFF_BUS = "gpu.fell_off_bus"
 # Words of cudaGetErrorString -> cause, signal.
 NAMES = (
+    ("GPU is lost", OFF_BUS, "gpu_lost_told"),
+    ("nvls.cc", SWITCH, "nvls_refused"),
     ("ECC", MEMORY, "ecc_error_told"),
     ("NVLink", NVLINK, "nvlink_error_told"),
     ("system not yet initialized", SWITCH, "fabric_not_ready_told"),
@@ -49,7 +52,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if event.rank is not None and not whole:
             subject["rank"] = event.rank
         who = f"Rank {event.rank}" if event.rank is not None else "A rank"
-        words = {PROGRAM: "broke a rule of CUDA", MEMORY: "met an error of its GPU's memory"}
+        words = {PROGRAM: "broke a rule of CUDA", MEMORY: "met an error of its GPU's memory", OFF_BUS: "lost its GPU"}
         yield Hypothesis(
             cause,
             subject,
@@ -70,4 +73,4 @@ def _by_nan_check(evidence: Evidence, one: Said) -> bool:
     return any(word in event.text or any(word in row for row in log.tail) for word in NAN_CHECK)
 
 
-RULE = Rule((PROGRAM, MEMORY, NVLINK, SWITCH), judge)
+RULE = Rule((PROGRAM, MEMORY, NVLINK, SWITCH, OFF_BUS), judge)

@@ -12,6 +12,8 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, before, everyone, listed, node_at, node_of, own_faults, whom
 
 CAUSE, BLOCKED = "fw.rendezvous_failed", "net.bootstrap_blocked"
+# The first is a clean end; the second comes after the rendezvous was over for some other reason.
+HARMLESS = ("RendezvousGracefulExit", "RendezvousClosed")
 NO_ROUTE, TIMED_OUT, REFUSED = (101, 113), (110,), (111,)  # errno(3)
 
 
@@ -29,8 +31,13 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         return  # who lost its peers meets them at no rendezvous
     unreachable = [one for one in said if one[0].name in ("timed out", "failed to connect")]
     unknown = [one for one in said if one[0].name == "cannot be retrieved"]
-    errors = [one for one in said if one[0].name.endswith("Error") and "Closed" not in one[0].name]
-    if unreachable:
+    errors = [one for one in said if one[0].name.endswith("Error") and not one[0].name.startswith(HARMLESS)]
+    missing = [one for one in said if one[0].name == "members missing"]
+    if missing:
+        event = missing[0][0]
+        says = f"{event.more.get('joined')} of {event.more.get('world')} members came in time"
+        yield _failed(evidence, missing, says, set(), "members_missing")
+    elif unreachable:
         yield from _unreachable(evidence, unreachable)
     elif unknown:
         nodes = {node_of(evidence, one) for one in unknown}

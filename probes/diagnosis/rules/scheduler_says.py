@@ -9,7 +9,7 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
 
 MEMORY, NODE = "host.memory_oom_kill", "host.rebooted"
-OUT_OF_MEMORY = ("oom", "OOMKilled", "Out Of Memory")
+OUT_OF_MEMORY = ("Exceeded", "oom", "OOMKilled", "Out Of Memory")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
