@@ -459,3 +459,14 @@ def test_the_rank_whose_connection_closed_first_is_suspected_with_little_weight(
     found = judged(lambda r: set_up(r) + "".join(info(r, closed.format(1 - n)) for n in (0, 1) if r == 2))
     cause, subject, sure = first(found)
     assert (cause, subject) == ("fw.rank_exited", {"rank": 3, "node": "gpu-b"}) and sure < 0.8
+
+
+def test_where_all_nodes_complain_of_all_no_node_is_blamed() -> None:
+    def all_of_all(rank: int) -> str:
+        return set_up(rank) + "".join(warn(rank, GONE.format(f"10.0.0.{n}")) for n in (1, 2, 3, 4))
+
+    assert first(judged(all_of_all))[0] == "unknown"
+    rails = judged(
+        lambda r: info(r, "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:1<0>") + all_of_all(r)
+    )
+    assert first(rails)[:2] == ("ib.switch_down", {})

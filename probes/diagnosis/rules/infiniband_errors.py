@@ -146,10 +146,34 @@ def _by_errors(evidence: Evidence, errors: list[Said]) -> Iterator[Hypothesis]:
         blamed = [(next(iter(reporters)), "one_pair_fails"), (most, "one_pair_fails")]
     elif len(_pairs(reporters)) == 1:
         blamed = [(node, "one_pair_fails") for node in sorted(_pairs(reporters).pop())]
-    elif len(named[most]) > 1:
+    elif len(named[most]) > 1 and all(2 * len(by) <= len(named[most]) for peer, by in named.items() if peer != most):
         blamed = [(most, "named_by_most")]
+    elif (rail := _one_rail(evidence, errors)) and len(reporters) > 2:
+        yield _of_rail(evidence, rail, errors)
     for node, signal in blamed:
         yield _of_node(evidence, node, signal, errors, reporters, named)
+
+
+def _one_rail(evidence: Evidence, errors: list[Said]) -> str:
+    """The adapter that all errors are of, where nodes use several: adapters of one number share a switch."""
+    hcas = {one[0].where.partition(":")[0] for one in errors}
+    used = {str(one[0].more.get("devices", "")) for one in evidence.job.said("nccl_net") if one[0].name == "NET/IB"}
+    several = any("[1]" in devices for devices in used)
+    return hcas.pop() if len(hcas) == 1 and several else ""
+
+
+def _of_rail(evidence: Evidence, hca: str, errors: list[Said]) -> Hypothesis:
+    nodes = {node_of(evidence, one) for one in errors}
+    return Hypothesis(
+        SWITCH,
+        {},
+        f"All errors of {len(nodes)} nodes are on {hca}: what these adapters share is at fault, a switch of their rail",
+        tuple(quoted(*one) for one in errors[:4]),
+        ("one_rail_fails",),
+        would_change=("errors on another adapter of these nodes", "ports of that switch that work"),
+        ranks=everyone(evidence),
+        nodes=frozenset(nodes),
+    )
 
 
 def _pairs(reporters: dict[str, set[str]]) -> set[frozenset[str]]:
