@@ -29,6 +29,16 @@ SHAPES = (
         r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) (?P<name>CANCELLED)",
     ),
     shape("scheduler_kill", "oom", r"slurmstepd.{0,80}(?P<name>oom[-_]kill event)"),
+    # sacct(1): a row begins with the job's or step's number
+    *(
+        shape(
+            "scheduler_kill",
+            word,
+            r"^\s{0,8}(?P<step>\d{1,10}(?:[._+][\w+]{1,20})?)[\s|].{0,300}?"
+            r"(?P<name>OUT_OF_ME\w{0,5}|NODE_FAIL|PREEMPTED|TIMEOUT|CANCELLED by \d{1,10})\b",
+        )
+        for word in ("OUT_OF_ME", "NODE_FAIL", "PREEMPTED", "TIMEOUT", "CANCELLED by")
+    ),
     shape("scheduler_kill", "memory limit", r"slurmstepd.{0,80}(?P<name>Exceeded (?:step|job) memory limit)"),
     shape(
         "scheduler_kill",

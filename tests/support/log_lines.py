@@ -165,6 +165,13 @@ LINES_OF_COMMUNICATION: Told = [
 ]  # fmt: skip
 
 LINES_OF_LAUNCHERS: Told = [
+    ("812.0      train.sh   gpu        ops        128 OUT_OF_ME+    0:125 ", "scheduler_kill", {"name": "OUT_OF_ME"}),
+    ("812|train|PREEMPTED|0:0|gpu-a", "scheduler_kill", {"name": "PREEMPTED", "more.step": 812}),
+    (
+        "812          train        gpu    128 CANCELLED by 1001      0:0",
+        "scheduler_kill",
+        {"name": "CANCELLED by 1001"},
+    ),
     ("slurmstepd: error: Exceeded step memory limit at some point.", "scheduler_kill", {"rank": None}),
     ("[gpu-a:123] Signal: Segmentation fault (11)", "fatal_signal", {"code": -11, "name": "Segmentation fault"}),
     (

@@ -15,8 +15,12 @@ from probes.diagnosis.log_evidence import Said, address, before, everyone, own_f
 CAUSE = "job.cancelled"
 # Words of the line -> what was done, and how sure it is that this is the beginning.
 SAID: tuple[tuple[tuple[str, ...], str, str], ...] = (
-    (("TIME LIMIT",), "its time limit was reached", "ended_with_reason"),
-    (("PREEMPTION", "Preempted", "reemption notice", "being preempted"), "it was preempted", "ended_with_reason"),
+    (("TIME LIMIT", "TIMEOUT"), "its time limit was reached", "ended_with_reason"),
+    (
+        ("PREEMPTION", "PREEMPTED", "Preempted", "reemption notice", "being preempted"),
+        "it was preempted",
+        "ended_with_reason",
+    ),
     (("JOB REQUEUE",), "it was put back into the queue", "ended_with_reason"),
     (("pot ", "nstance interruption"), "its machine was taken back", "ended_with_reason"),
     (("Evicted", "TaintManagerEviction"), "its pod was evicted", "ended_with_reason"),

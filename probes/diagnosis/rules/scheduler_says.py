@@ -9,7 +9,7 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
 
 MEMORY, NODE = "host.memory_oom_kill", "host.rebooted"
-OUT_OF_MEMORY = ("Exceeded", "oom", "OOMKilled", "Out Of Memory")
+OUT_OF_MEMORY = ("OUT_OF_ME", "Exceeded", "oom", "OOMKilled", "Out Of Memory")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 "memory_kill_told",
             )
     for one in evidence.job.said("scheduler_kill"):
-        if one[0].name.startswith(("NODE FAILURE", "Node failure")):
+        if one[0].name.startswith(("NODE FAILURE", "Node failure", "NODE_FAIL")):
             yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told")
 
 
