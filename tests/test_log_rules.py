@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from probes.diagnosis import Diagnosis
+from probes.core import Finding
+from probes.diagnosis import Diagnosis, Seen
 from tests.support.nccl_logs import More, c10, info, judged, set_up, timed_out, warn, work
 from tests.support.rank_facts import mapped, wrote
 
@@ -470,3 +471,23 @@ def test_where_all_nodes_complain_of_all_no_node_is_blamed() -> None:
         lambda r: info(r, "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:1<0>") + all_of_all(r)
     )
     assert first(rails)[:2] == ("ib.switch_down", {})
+
+
+def test_an_abort_after_an_error_of_the_fabric_is_no_failure_of_its_own() -> None:
+    ends = "terminate called after throwing an instance of 'c10::DistBackendError'\nFatal Python error: Aborted\n"
+    found = judged(lambda r: by_peers(r) + (warn(r, GONE.format("10.0.0.1")) if r == 4 else "") + ends)
+    assert first(found)[:2] == ("ib.link_down", {"node": "gpu-c"})
+
+
+def test_local_times_without_a_zone_give_the_order_where_no_line_has_a_better_one() -> None:
+    """Of eight ranks that met the same, the one that wrote first; its number is not the lowest."""
+    fault = raised("RuntimeError: CUDA error: an illegal memory access was encountered")
+    found = judged(lambda r: set_up(r) + f"2026-11-29 14:00:{30 - (r == 6)} ERROR x\n" + fault)
+    assert first(found)[:2] == ("gpu.app_fault", {"rank": 6, "node": "gpu-d"})
+
+
+def test_the_kernel_and_ncclss_lines_together_tell_which_rank_crashed() -> None:
+    says = "process python (4001) crashed in libnccl.so.2 (segmentation fault)"
+    crash = Finding("kernel.segfault", "warn", says, {"pid": 4001, "process": "python"})
+    kernel = Seen("gpu-a/host.kernel_log", "gpu-a", "host.kernel_log", "ok", "", None, (crash,))
+    assert first(judged(set_up, kernel))[:2] == ("nccl.library_fault", {"rank": 1, "node": "gpu-a"})

@@ -119,6 +119,7 @@ class LogReader:
         self._failures = Failures(zone)
         self._blamed = _Blamed()
         self._times: dict[int | None, float] = {}
+        self._stamps: dict[int | None, str] = {}
         self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
@@ -142,12 +143,16 @@ class LogReader:
             self._add(event)
         if line.at is not None:
             self._times[line.rank] = line.at
+        elif line.stamp:
+            self._stamps[line.rank] = line.stamp
         if line.text.strip():
             self.tail.append(line.text)
 
     def _add(self, event: LogEvent) -> None:
         if event.at is None and event.rank in self._times:
             event = dataclasses.replace(event, after=self._times[event.rank])
+        elif event.at is None and not event.stamp and event.rank in self._stamps:
+            event = dataclasses.replace(event, more={**event.more, "after_stamp": self._stamps[event.rank]})
         self.tally.add(event)
 
     def _add_failure(self, failed: LogEvent | None) -> None:

@@ -10,6 +10,7 @@ import functools
 import ipaddress
 import re
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from probes.catalog._log_events import LogEvent, RankLog
@@ -69,6 +70,21 @@ class Places:
                 self.ahead.setdefault(clock.node, _ahead(clock.facts))
 
     @functools.cached_property
+    def timed(self) -> bool:
+        """Whether any line has a time that is certain."""
+        return any(event.at is not None for event, _, _ in self._evidence.job.events)
+
+    @functools.cached_property
+    def pids(self) -> dict[tuple[str, int], int]:
+        """Node and pid -> rank, by their processes and by the lines of NCCL, which begin with both."""
+        found = {(view.node, view.pid): rank for rank, view in self._evidence.job.ranks.items() if view.pid is not None}
+        for one in self._evidence.job.said("nccl_init_done", "nccl_init_start"):
+            pid, rank = one[0].more.get("of_pid"), one[0].rank
+            if isinstance(pid, int) and rank is not None:
+                found.setdefault((node_of(self._evidence, one), pid), rank)
+        return found
+
+    @functools.cached_property
     def interfaces(self) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
         for one in self._evidence.job.said("nccl_net"):
@@ -100,12 +116,26 @@ def address_kind(where: str) -> str:
 
 
 def when(evidence: Evidence, one: Said) -> float | None:
-    """When it was written, as far as the node's clock is known to be off, put right."""
+    """When it was written, as far as the node's clock is known to be off, put right.
+
+    Where no line of the job has a time that is certain, the local times as printed give the order.
+    """
     event, _, seen = one
     at = event.at if event.at is not None else event.after
+    if at is None and not evidence.places.timed:
+        at = _as_printed(event.stamp or str(event.more.get("after_stamp", "")))
     if at is None:
         return None
     return at - float(evidence.places.ahead.get(seen.node, 0.0))
+
+
+def _as_printed(stamp: str) -> float | None:
+    """`11-29 14:13:49` and `2026-11-29 14:13:49` as seconds, of no zone."""
+    try:
+        moment = datetime.fromisoformat(stamp if len(stamp) > 15 else f"2000-{stamp}")
+        return moment.replace(year=2000, tzinfo=UTC).timestamp()  # glog prints no year
+    except ValueError:
+        return None
 
 
 def _ahead(clock: Any) -> float:
@@ -133,15 +163,11 @@ def _place(event: LogEvent) -> tuple[int, int]:
 
 def own_faults(evidence: Evidence) -> list[Said]:
     """Failures that no other rank's end explains, in any order."""
-    from probes.diagnosis.rules.rank_exited import own_exceptions
+    from probes.diagnosis.rules.rank_exited import own_ends, own_exceptions
 
     found = list(own_exceptions(evidence))
     found += [one for one in evidence.job.said(*OWN_FAULTS) if not one[0].secondary]
-    for one in evidence.job.said("fatal_signal", "torchrun_failure", "scheduler_kill"):
-        event = one[0]
-        if not event.secondary and event.code is not None and event.code < 0 and event.code not in (-15, -2, -1):
-            found.append(one)
-    return found
+    return found + [one for _, one in own_ends(evidence)]
 
 
 def rank_of(evidence: Evidence, one: Said) -> int | None:

@@ -92,7 +92,9 @@ def _absent(evidence: Evidence) -> Iterator[Suspect]:
         return
     by_rank = max(whole, key=len)
     absent = [rank for rank in range(world) if rank not in by_rank]
-    if not absent or len(absent) > max(1, world // 8):
+    nodes = {job.view(rank).node for rank in absent}
+    one_node = len(nodes) == 1 and nodes != {""} and len(absent) * 2 < world
+    if not absent or (len(absent) > max(1, world // 8) and not one_node):
         return
     read = {one.rank for one, _, _ in job.events}
     first: Said = by_rank[min(by_rank)]

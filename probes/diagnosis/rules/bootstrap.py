@@ -117,7 +117,7 @@ def _blocked(evidence: Evidence, failed: list[Said], wrong_interface: bool) -> I
     nodes = blamed(evidence, told)
     words = {"no_route": "there is no route", "timed_out": "it does not answer", "refused": "it refuses"}[kind]
     reporters = {node_of(evidence, one) for one in told}
-    where = f"the connection port of {listed(nodes)}" if any(nodes) else "each other's connection ports"
+    where = f"the connection port of {listed(nodes)}" if any(nodes - reporters) else "the connection ports of its peers"
     yield Hypothesis(
         BLOCKED,
         whom(nodes),

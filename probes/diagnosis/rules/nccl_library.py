@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import node_of
 
 CAUSE = "nccl.library_fault"
@@ -41,13 +41,12 @@ def _crashed(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
-    by_pid = {(view.node, view.pid): view for view in evidence.job.ranks.values() if view.pid is not None}
+    by_pid: dict[tuple[str, int], int] = evidence.places.pids
     for seen, finding in evidence.findings("kernel.segfault"):
         if "libnccl" not in finding.says and "librccl" not in finding.says:
             continue
         pid = finding.subject.get("pid")
-        view: RankView | None = by_pid.get((seen.node, pid if isinstance(pid, int) else None))
-        rank = view.rank if view is not None else None
+        rank = by_pid.get((seen.node, pid)) if isinstance(pid, int) else None
         because = (Reason(finding.says, seen.ref),)
         yield _of(
             evidence, rank, seen.node, "crashed inside NCCL, says the kernel", because, "crash_in_library_by_kernel"

@@ -71,29 +71,37 @@ def _of_others(event: LogEvent) -> bool:
 
 def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
     """By a signal that torchrun did not send: its list shows -9, -11 ...; SIGTERM is what it sends the survivors."""
-    waited = _first_by_rank(evidence, (*OF_WATCHDOG, *OF_NETWORK))
     aborted = aborted_at_exit(evidence)
-    for one in _signals(evidence):
+    for rank, one in own_ends(evidence):
         event, log, seen = one
-        rank = event.rank if event.rank is not None else next(iter(event.about), rank_of(evidence, one))
-        if rank is None or event.code is None:
-            continue
-        if event.code == -6 and any(told.rank == rank for told, _, _ in evidence.job.said("collective_mismatch")):
-            continue  # gloo aborts the rank that receives more than it expects: told by another rule
-        if event.code in BROKE and rank in waited and before(evidence, one, waited[rank]) is not True:
-            continue  # torch's watchdog ends the ranks that waited too long, by an exception that nobody catches
         if event.code == -6 and not any(told.rank == rank for told, _, _ in evidence.job.events):
             yield exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), ("abort_of_unknown_reason",))
             continue
         if rank in aborted:
-            reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or signal_name(event.code)}")
+            reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or signal_name(event.code or 0)}")
             says = "aborted while it was ending, after its program was done"
             yield exited(evidence, rank, says, (reason,), ("abort_at_exit",))
             continue
-        name = event.name if event.kind == "fatal_signal" and event.name else signal_name(event.code)
+        name = event.name if event.kind == "fatal_signal" and event.name else signal_name(event.code or 0)
         says = f"rank {rank} ended by {name}"
         signals = ("exit_by_signal", *(("named_by_torchrun",) if _first(event) else ()))
         yield exited(evidence, rank, f"ended by {name}", (quoted(event, log, seen, says),), signals)
+
+
+def own_ends(evidence: Evidence) -> Iterator[tuple[int, Said]]:
+    """(rank, line) of ends by a signal that do not follow from waiting, or from a connection that was lost."""
+    waited = _first_by_rank(evidence, (*OF_WATCHDOG, *OF_NETWORK))
+    explained = {told.rank for told, _, _ in evidence.job.said("collective_mismatch")}
+    explained |= {told.rank for told, _, _ in evidence.job.said("fatal_signal") if told.secondary}
+    explained |= {told.rank for told, _, _ in evidence.job.said("traceback") if told.name in OF_OTHERS}
+    for one in _signals(evidence):
+        event = one[0]
+        rank = event.rank if event.rank is not None else next(iter(event.about), rank_of(evidence, one))
+        if rank is None or (event.code == -6 and rank in explained):
+            continue  # gloo aborts the rank that receives more than it expects, torch whoever lost a peer
+        if event.code in BROKE and rank in waited and before(evidence, one, waited[rank]) is not True:
+            continue  # torch ends the ranks that waited too long, by an exception that nobody catches
+        yield rank, one
 
 
 def _signals(evidence: Evidence) -> Iterator[Said]:
