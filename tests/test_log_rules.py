@@ -6,12 +6,13 @@ The right answer of each case is what was done to the job, by how NCCL, torch, S
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from probes.core import Finding
-from probes.diagnosis import Diagnosis, Seen
-from tests.support.nccl_logs import More, c10, info, judged, set_up, timed_out, warn, work
+from probes.diagnosis import Diagnosis, Seen, diagnose
+from tests.support.nccl_logs import More, c10, info, judged, logs, set_up, timed_out, warn, work
 from tests.support.rank_facts import mapped, wrote
 
 OTHER_NODES = ("gpu-a", "gpu-b", "gpu-d")
@@ -491,3 +492,13 @@ def test_the_kernel_and_ncclss_lines_together_tell_which_rank_crashed() -> None:
     crash = Finding("kernel.segfault", "warn", says, {"pid": 4001, "process": "python"})
     kernel = Seen("gpu-a/host.kernel_log", "gpu-a", "host.kernel_log", "ok", "", None, (crash,))
     assert first(judged(set_up, kernel))[:2] == ("nccl.library_fault", {"rank": 1, "node": "gpu-a"})
+
+
+def test_a_node_is_called_as_we_call_it_also_where_its_lines_carry_another_name() -> None:
+    """The nodes are known as n1 to n4; in containers NCCL writes names that nobody else knows, on gpu-d its own."""
+    seen = []
+    for one in logs(lambda r: set_up(r) + (warn(r, NO_PAGES) if on(r, "gpu-d") else ""), folders=True):
+        name = f"n{ord(one.node[-1]) - ord('a') + 1}"
+        facts = replace(one.facts, host="gpu-d.cluster" if one.node == "gpu-d" else "")
+        seen.append(replace(one, node=name, facts=facts))
+    assert first(diagnose(seen))[:2] == ("ib.memlock_limit", {"node": "n4"})

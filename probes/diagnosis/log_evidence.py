@@ -24,13 +24,15 @@ OWN_FAULTS = ("cuda_error", "loader_killed", "shm_full", "disk_full", "hook_orde
 
 
 def node_of(evidence: Evidence, one: Said) -> str:
-    """The node on which a line was written: by the name in front of it, else by its rank, else by its file."""
+    """The node on which a line was written: by the name in front of it, by its rank, or by its file. In a container the
+    name in front may be one that only the container knows."""
     event, _, seen = one
-    if host := str(event.more.get("host", "")):
-        return node_called(evidence, host) or host
+    host = str(event.more.get("host", ""))
+    if host and (node := node_called(evidence, host)):
+        return node
     if event.rank is not None and (node := evidence.job.view(event.rank).node):
         return str(node)
-    return seen.node
+    return host or seen.node
 
 
 def node_called(evidence: Evidence, host: str) -> str:
@@ -64,6 +66,9 @@ class Places:
         self.called: dict[str, str] = {}
         for node in evidence.nodes:
             self.called.setdefault(node.partition(".")[0], node)
+        for log in evidence.of("rank.log"):
+            if log.node and log.facts.host:  # how the node calls itself, where that is another name
+                self.called.setdefault(log.facts.host.partition(".")[0], log.node)
         self.ahead: dict[str, float] = {}
         for clock in evidence.of("host.clock"):
             if clock.node:
