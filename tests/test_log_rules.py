@@ -502,3 +502,11 @@ def test_a_node_is_called_as_we_call_it_also_where_its_lines_carry_another_name(
         facts = replace(one.facts, host="gpu-d.cluster" if one.node == "gpu-d" else "")
         seen.append(replace(one, node=name, facts=facts))
     assert first(diagnose(seen))[:2] == ("ib.memlock_limit", {"node": "n4"})
+
+
+def test_an_interface_that_nobody_else_reaches_is_not_blamed_beside_a_good_one_or_where_all_went_well() -> None:
+    both = "NET/Socket : Using [0]docker0:172.17.0.1<0> [1]eth0:{}<0>"
+    beside = judged(lambda r: set_up(r, done=False) + info(r, both.format(f"10.0.0.{r // 2 + 1}")))
+    assert "net.wrong_interface" not in {one.hypothesis.cause for one in beside.ranked}
+    well = judged(lambda r: odd(r, interface="docker0", where="172.17.0.1"))
+    assert "net.wrong_interface" not in {one.hypothesis.cause for one in well.ranked}

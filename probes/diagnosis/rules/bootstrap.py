@@ -29,7 +29,9 @@ from probes.diagnosis.log_evidence import (
 
 INTERFACE, BLOCKED = "net.wrong_interface", "net.bootstrap_blocked"
 # Interfaces that lead to no other node: made by container engines, virtual machines, Kubernetes networks, VPNs.
-INSIDE = re.compile(r"(?:lo|docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube-|nodelocal|vmnet|vboxnet|dummy)")
+INSIDE = re.compile(
+    r"(?:lo$|docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube-|nodelocal|vmnet|vboxnet|dummy)"
+)
 NO_ROUTE = ("No route", "Network is unreachable", "Host is unreachable", "Network unreachable")
 LATE = ("Connection timed out", "onnect timeout", "exceeded timeouts", "Software caused connection abort")
 REFUSED = ("Connection refused", "exceeded retries")
@@ -57,14 +59,15 @@ def _interface(evidence: Evidence, failed: list[Said]) -> Iterator[Hypothesis]:
         return  # within one node every interface will do
     taken = interfaces(evidence)
     lines = {node_of(evidence, one): one for one in evidence.job.said("nccl_net") if one[0].name != "NET/IB"}
+    done = {node_of(evidence, one) for one in evidence.job.said("nccl_init_done")}
     bad: dict[str, str] = {}
     for node, mine in taken.items():
-        for at, name in mine.items():
-            if INSIDE.match(name) or address_kind(at):
-                bad[node] = f"{name} ({at})"
+        inside = [f"{name} ({at})" for at, name in mine.items() if INSIDE.match(name) or address_kind(at)]
+        if inside and len(inside) == len(mine) and (node not in done or failed):
+            bad[node] = inside[0]
     names = {node: sorted(mine.values())[0] for node, mine in taken.items() if mine}
     nets = {node: ".".join(next(iter(mine)).split(".")[:2]) for node, mine in taken.items() if mine}
-    apart = set(odd_ones(dict(names))) & set(odd_ones(dict(nets)))
+    apart = (set(odd_ones(dict(names))) & set(odd_ones(dict(nets)))) - (set() if failed else done)
     lost = [one for one in failed if address_kind(address(one[0].peer)) or address(one[0].peer).startswith("172.17.")]
     none = [one for one in failed if NO_INTERFACE.match(one[0].name)]
     signals = ["interface_of_inside"] * bool(bad) + ["peer_address_of_inside"] * bool(lost)
