@@ -10,6 +10,7 @@ Errors   none
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from probes.catalog import _log_launchers
 from probes.catalog._log_events import LogEvent
@@ -59,6 +60,7 @@ _SYSTEM = (
         "memlock", "ax locked memory", r"max locked memory {1,20}\(kbytes, -l\) (?P<name>unlimited|(?P<kib>\d{1,18}))"
     ),
     shape("too_many_files", "Too many open files"),
+    shape("nccl_frame", " nccl", r"(?:@ {1,8}0x[0-9a-f]{1,16} {1,8}| in )(?P<name>nccl[A-Z]\w{2,80})(?= ?\(|$)"),
     shape("nccl_frame", "libnccl", r"libnccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),
 )
 
@@ -113,6 +115,16 @@ SIGNALS = {"segmentation fault": -11, "sigsegv": -11, "aborted": -6, "sigabrt": 
 _AFTERWARDS = ("c10::DistBackendError", "c10d::", "gloo::IoException")
 
 
+_TOOK = re.compile(
+    r"(?i)\b(?:took|(?:step|iter|iteration|batch)[ _-]?time|time[ _]per[ _](?:step|iteration)|s/step)\b[^\d\n]{1,6}"
+    r"(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)?\b"
+)
+
+
+def _ms(number: str, unit: str | None) -> int:
+    return round(float(number) * (1 if unit == "ms" else 1000))
+
+
 def read(line: Line) -> LogEvent | None:
     """The event of a line of the program's. What ends a process because another failed is marked as a consequence."""
     found = first(SHAPES, line)
@@ -120,6 +132,8 @@ def read(line: Line) -> LogEvent | None:
         return None
     if found.kind == "memlock" and isinstance(kib := found.more.get("kib"), int):
         return dataclasses.replace(found, more={"bytes": kib * 1024})
+    if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):
+        return dataclasses.replace(found, more={**found.more, "step_ms": _ms(took[1], took[2])})
     if found.kind != "fatal_signal":
         return _log_launchers.marked(found)
     if found.name == "SIGTERM":

@@ -165,6 +165,14 @@ LINES_OF_COMMUNICATION: Told = [
 ]  # fmt: skip
 
 LINES_OF_LAUNCHERS: Told = [
+    ("step 12/500 loss=2.1 step_time=95.2s", "progress", {"seq": 12, "more.step_ms": 95200}),
+    ("iteration 12 took 950 ms", "progress", {"more.step_ms": 950}),
+    ("    @     0x7f3a5c0d1e2b ncclLocalOpAppend", "nccl_frame", {"name": "ncclLocalOpAppend"}),
+    (
+        "#5  0x00007f3a5c0d1e2b in ncclProxyProgress () from /usr/lib/libnccl.so.2",
+        "nccl_frame",
+        {"name": "ncclProxyProgress"},
+    ),
     ("812.0      train.sh   gpu        ops        128 OUT_OF_ME+    0:125 ", "scheduler_kill", {"name": "OUT_OF_ME"}),
     ("812|train|PREEMPTED|0:0|gpu-a", "scheduler_kill", {"name": "PREEMPTED", "more.step": 812}),
     (

@@ -40,6 +40,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         return
     one, what, signal = found
     faults = own_faults(evidence) + [said for said in evidence.job.said(*STUCK) if not said[0].secondary]
+    faults = [said for said in faults if not said[0].name.startswith("Terminated")]
     faults += [said for said in evidence.job.said("scheduler_kill") if (said[0].code or 0) > 0]
     for said in faults:
         order = before(evidence, said, one)
