@@ -510,3 +510,23 @@ def test_an_interface_that_nobody_else_reaches_is_not_blamed_beside_a_good_one_o
     assert "net.wrong_interface" not in {one.hypothesis.cause for one in beside.ranked}
     well = judged(lambda r: odd(r, interface="docker0", where="172.17.0.1"))
     assert "net.wrong_interface" not in {one.hypothesis.cause for one in well.ranked}
+
+
+def test_what_only_others_tell_of_an_end_leads_over_no_error_of_the_network() -> None:
+    closed = info(0, "[Service thread] Connection closed by localRank 1")
+    route = "socketStartConnect: Connect to 10.0.0.1<4> failed : No route to host"
+    found = judged(lambda r: set_up(r, done=False) + (warn(r, route) if r > 1 else closed))
+    assert first(found)[:2] == ("net.bootstrap_blocked", {"node": "gpu-a"})
+    ended = judged(lambda r: set_up(r, done=False) + (warn(r, route) if r > 1 else CANCELLED))
+    assert first(ended)[0] == "net.bootstrap_blocked"
+
+
+def test_tries_to_reach_the_store_at_the_start_hide_neither_a_crash_nor_a_cancelled_job() -> None:
+    tries = (
+        "[W1129 10:00:00.1 socket.cpp:752] [c10d] The client socket has failed to connect to [gpu-a]:29500 (errno: 111)"
+    )
+    crash = judged(lambda r: f"{tries}\n{set_up(r)}" + "Fatal Python error: Segmentation fault\n" * (r == 3))
+    assert first(crash)[:2] == ("fw.rank_exited", {"rank": 3, "node": "gpu-b"})
+    ended = CANCELLED.replace(" ***", " DUE TO PREEMPTION ***")
+    cancelled = judged(lambda r: f"{tries}\n{set_up(r)}step 3 loss=1\n" + ended * (r == 0))
+    assert first(cancelled)[0] == "job.cancelled"

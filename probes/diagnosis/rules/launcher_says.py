@@ -14,15 +14,21 @@ from probes.diagnosis.rules.rank_exited import (
     EXITED,
     OF_NETWORK,
     OF_WATCHDOG,
+    TRIES,
     exited,
     own_exceptions,
     signal_name,
 )
 
+CLOSED = ("peer_closed", "store_closed", "remote_error")
+
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    yield from _by_code(evidence)
-    yield from _closed_first(evidence)
+    # Where the network itself failed, an end that only others tell is more likely its consequence.
+    network = evidence.job.said(*(kind for kind in OF_NETWORK if kind not in CLOSED))
+    if all(one[0].kind == "rendezvous" and one[0].name in TRIES for one in network):
+        yield from _by_code(evidence)
+        yield from _closed_first(evidence)
     yield from _nameless(evidence)
 
 

@@ -29,13 +29,15 @@ WORDS_OF_OTHERS = ("onnection closed by peer", "onnection reset by peer", "Timed
     "remote process exited", "NCCL error", "unhandled system error", "ncclSystemError", "ncclInternalError",
     "unhandled cuda error", "client socket", "server socket", "EADDRINUSE", "store->get", "Timeout waiting for key",
     "Socket Timeout", "No route to host", "ddress already in use", "connectFullMesh", "SO_ERROR", "connect timeout [",
-    "process group watchdog", "watchdog thread", "marked as ready twice", "ready only once")  # fmt: skip
+    "process group watchdog", "watchdog thread", "marked as ready twice", "ready only once",
+    "NCCL Error", "ncclUnhandled", "ncclInvalid", "c10d::", "init_process_group")  # fmt: skip
 
 # What torch writes on a rank that waited too long, before it takes itself down with SIGABRT.
 OF_WATCHDOG = ("watchdog_timeout", "watchdog_ended", "watchdog_status", "heartbeat", "blocking_wait")
 # And what makes NCCL, gloo or the store raise in C++, which nobody catches: SIGABRT then is the consequence.
 OF_NETWORK = ("nccl_error", "ib_completion", "ib_route", "ib_resource", "remote_error", "peer_closed", "store_closed",
     "bootstrap", "store_timeout", "gloo_timeout", "rendezvous", "duplicate_gpu", "nccl_version_mismatch")  # fmt: skip
+TRIES = ("failed to connect", "cannot be retrieved", "keep-alive")  # written while a job starts, and tries again
 BROKE = (-11, -6, -7)  # SIGSEGV, SIGABRT, SIGBUS
 SAME_MOMENT_S = 1.0  # judgement: ranks that raise the same within this time raise it by themselves
 
@@ -127,6 +129,8 @@ def _signals(evidence: Evidence) -> Iterator[Said]:
 def _first_by_rank(evidence: Evidence, kinds: tuple[str, ...]) -> dict[int | None, Said]:
     found: dict[int | None, Said] = {}
     for one in evidence.job.said(*kinds):
+        if one[0].kind == "rendezvous" and one[0].name in TRIES:
+            continue
         there = found.get(one[0].rank)
         if there is None or before(evidence, one, there):
             found[one[0].rank] = one
