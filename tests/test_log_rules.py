@@ -530,3 +530,9 @@ def test_tries_to_reach_the_store_at_the_start_hide_neither_a_crash_nor_a_cancel
     ended = CANCELLED.replace(" ***", " DUE TO PREEMPTION ***")
     cancelled = judged(lambda r: f"{tries}\n{set_up(r)}step 3 loss=1\n" + ended * (r == 0))
     assert first(cancelled)[0] == "job.cancelled"
+
+
+def test_an_address_that_no_node_is_known_to_have_is_no_node() -> None:
+    found = judged(lambda r: set_up(r) + warn(r, GONE.format("10.9.9.9")))
+    assert all("10.9.9.9" not in one.hypothesis.subject.values() for one in found.ranked)
+    assert first(found)[0] == "unknown"

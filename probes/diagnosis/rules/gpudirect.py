@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield Hypothesis(
         CAUSE,
         whom(without) if differs else {},
-        f"GPUDirect RDMA is off on {listed(without)}" + (f", and on on {listed(on)}" if differs else ""),
+        f"GPUDirect RDMA is off on {listed(without)}" + (f", and works on {listed(on)}" if differs else ""),
         tuple(quoted(*one) for one in (*list(without.values())[:3], *list(on.values())[:1])),
         ("gpudirect_differs",) if differs else ("gpudirect_off_everywhere",),
         would_change=("nvidia_peermem loaded, or DMA-BUF available, on that node", "ACS off on its PCIe bridges"),

@@ -190,7 +190,13 @@ def _of_node(
     by = named.get(node, set())
     own = {one[0].where for one in errors if node_of(evidence, one) == node and one[0].where}
     says = f"no answer from {node} to {listed(by)}" if by else f"no answer to {node} from {listed(reporters[node])}"
-    subject: dict[str, str | int] = {"node": node}
+    known = node in reporters or node in evidence.nodes or node in evidence.places.interfaces
+    subject: dict[str, str | int] = {"node": node} if known else {}
+    signals = [signal if known else "named_by_address"]
+    against = [Reason("no port event tells it; a node that is gone looks the same from its peers", about[0][2].ref)]
+    if up := _all_up(evidence, node):
+        signals.append("ports_up_now")
+        against.append(Reason(f"all InfiniBand ports of {node} are ACTIVE now", up))
     if len(own) == 1 and not by:
         subject["hca"] = next(iter(own)).partition(":")[0]
     return Hypothesis(
@@ -198,8 +204,8 @@ def _of_node(
         subject,
         f"The fabric link of {node} fails: {says} (InfiniBand status 12, retries exhausted)",
         tuple(quoted(*one) for one in about[:4]),
-        (signal,),
-        against=(Reason("no port event tells it; a node that is gone looks the same from its peers", about[0][2].ref),),
+        tuple(signals),
+        against=tuple(against),
         would_change=(
             "port state, link_downed and the kernel log of this node",
             "an exit or crash of one of its ranks before these errors",
@@ -207,6 +213,14 @@ def _of_node(
         ranks=everyone(evidence),
         nodes=frozenset({node}),
     )
+
+
+def _all_up(evidence: Evidence, node: str) -> str:
+    """The reading in which every port of a node is up; "" where none is."""
+    for seen in evidence.of("ib.ports"):
+        if seen.node == node and seen.facts.ports and all(port.state == "ACTIVE" for port in seen.facts.ports):
+            return seen.ref
+    return ""
 
 
 RULE = Rule((DOWN, FLAPPING, ADAPTER, SWITCH), judge)
