@@ -126,6 +126,9 @@ def _merged(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
 
 
 def _together(one: Hypothesis, other: Hypothesis) -> Hypothesis:
+    """Both as one, in the words of the one with more weight."""
+    if strength(other.signals) > strength(one.signals):
+        one, other = other, one
     return replace(
         one,
         subject={**one.subject, **other.subject},

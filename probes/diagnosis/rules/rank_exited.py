@@ -39,6 +39,7 @@ OF_NETWORK = ("nccl_error", "ib_completion", "ib_route", "ib_resource", "remote_
     "bootstrap", "store_timeout", "gloo_timeout", "rendezvous", "duplicate_gpu", "nccl_version_mismatch")  # fmt: skip
 TRIES = ("failed to connect", "cannot be retrieved", "keep-alive")  # written while a job starts, and tries again
 BROKE = (-11, -6, -7)  # SIGSEGV, SIGABRT, SIGBUS
+KILLED_AFTER_S = 20.0  # torchrun kills 30 s after SIGTERM (PContext.close); its times are whole seconds
 SAME_MOMENT_S = 1.0  # judgement: ranks that raise the same within this time raise it by themselves
 
 
@@ -108,9 +109,11 @@ def own_ends(evidence: Evidence) -> Iterator[tuple[int, Said]]:
 
 def _signals(evidence: Evidence) -> Iterator[Said]:
     """Ends by a signal that nobody who cleans up has sent. srun and torchrun kill what is left when one task failed:
-    with srun the first line counts, with torchrun SIGKILL only where no rank ended in another way."""
-    ended = [one for one in evidence.job.said("torchrun_failure") if not one[0].secondary and one[0].about]
-    other = any(one[0].code not in (None, -9, -15) for one in ended)
+    with srun the first line counts, with torchrun no SIGKILL that comes as long after another end as it waits."""
+    ended = [
+        one for one in evidence.job.said("torchrun_failure") if one[0].about and one[0].code not in (None, -9, -15)
+    ]
+    first = min((at for one in ended if (at := when(evidence, one)) is not None), default=None)
     told: set[int] = set()
     for one in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
         event, log, _ = one
@@ -121,7 +124,8 @@ def _signals(evidence: Evidence) -> Iterator[Said]:
             told.add(id(log))
         if event.secondary or event.code is None or event.code >= 0 or event.code in (-15, -2, -1):
             continue
-        if event.kind == "torchrun_failure" and event.code == -9 and other:
+        at = when(evidence, one)
+        if event.kind == "torchrun_failure" and event.code == -9 and first and at and at - first >= KILLED_AFTER_S:
             continue
         yield one
 
