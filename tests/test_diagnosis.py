@@ -30,7 +30,12 @@ REDUCE = ("all_reduce", 1024)
 
 def test_every_signal_of_a_rule_is_in_the_table_and_the_table_has_no_other() -> None:
     used: set[str] = set()
-    for path in [*RULES.glob("*.py"), RULES.parent / "suspects.py", RULES.parent / "judging.py"]:
+    for path in [
+        *RULES.glob("*.py"),
+        RULES.parent / "suspects.py",
+        RULES.parent / "log_suspects.py",
+        RULES.parent / "judging.py",
+    ]:
         strings = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
         used |= strings & set(likelihoods())
     assert used == set(likelihoods())
@@ -94,6 +99,24 @@ def test_without_evidence_nothing_is_blamed_and_advancing_training_is_well() -> 
 def test_signals_of_one_group_count_once_the_strongest() -> None:
     assert strength(["rank_behind", "rank_elsewhere_by_stack"]) == strength(["rank_behind"]) == 400
     assert strength(["rank_behind", "in_data_loader"]) == 400 * 60
+
+
+def test_one_fault_that_is_told_by_its_rank_and_by_its_gpu_is_one() -> None:
+    by_rank = hypothesis("gpu.memory_error", "ecc_error_told", ranks=[3], rank=3)
+    by_kernel = hypothesis("gpu.memory_error", "gpu_xid", ranks=[3], gpu=1)
+    first = rank([by_rank, by_kernel])[0].hypothesis
+    assert dict(first.subject) == {"node": "gpu-001", "rank": 3, "gpu": 1}
+    assert set(first.signals) == {"ecc_error_told", "gpu_xid"}
+    of_another = hypothesis("gpu.memory_error", "gpu_xid", ranks=[4], gpu=2)
+    assert len(rank([by_rank, of_another])) == 4
+    assert len(rank([by_rank, hypothesis("gpu.memory_error", "gpu_xid", ranks=[3], node="gpu-002", gpu=1)])) == 4
+
+
+def test_what_may_be_one_of_two_is_taken_for_neither() -> None:
+    node = hypothesis("ib.link_down", "named_by_many")
+    ports = [hypothesis("ib.link_down", "port_down", hca="mlx5_0", port=port) for port in (1, 2)]
+    assert len(rank([node, *ports])) == 5
+    assert len(rank([node, ports[0]])) == 3
 
 
 def test_what_another_cause_explains_is_its_consequence_on_the_same_rank_only() -> None:

@@ -19,8 +19,9 @@ IMPLICATED, SUSPECT = 0.5, 0.02  # judgement: shares of the ranking
 ANSWERED = ("ok", "absent")
 # That nothing was found to ask is no proof of health: a tool may be missing, a driver not loaded, the job elsewhere.
 NOTHING_THERE = ("not found on these nodes", "no training process was found on these nodes")
-Share = tuple[float, str, str]  # of a cause: the weight of its best hypothesis, its sentence, the first reading for it
+Share = tuple[float, str, str]  # of a hypothesis: its weight, its sentence, the first reading for it
 NO_SHARE: Share = (0.0, "", "")
+Shares = Mapping[str, Sequence[tuple[Share, frozenset[str]]]]  # by cause, each with its signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,12 @@ def paths() -> tuple[dict[str, Any], ...]:
 
 def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, PathState]:
     """Every path by id."""
-    shares: dict[str, Share] = {}
+    shares: dict[str, list[tuple[Share, frozenset[str]]]] = {}
     for one in ranked:
         for hypothesis in (one.hypothesis, *one.consequences):
-            if one.probability > shares.get(hypothesis.cause, NO_SHARE)[0]:
-                reading = hypothesis.because[0].reading if hypothesis.because else ""
-                shares[hypothesis.cause] = (one.probability, hypothesis.says, reading)
+            reading = hypothesis.because[0].reading if hypothesis.because else ""
+            share = (one.probability, hypothesis.says, reading)
+            shares.setdefault(hypothesis.cause, []).append((share, frozenset(hypothesis.signals)))
     found = {}
     for path in paths():
         steps = tuple(_step(step, evidence, shares) for step in path["steps"])
@@ -68,8 +69,10 @@ def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, Pa
     return found
 
 
-def _step(step: Mapping[str, Any], evidence: Evidence, shares: Mapping[str, Share]) -> StepState:
-    share = max((shares[cause] for cause in step["causes"] if cause in shares), default=NO_SHARE)
+def _step(step: Mapping[str, Any], evidence: Evidence, shares: Shares) -> StepState:
+    wanted = frozenset(step.get("signals", ()))
+    speaking = (one for cause in step["causes"] for one in shares.get(cause, ()))
+    share = max((share for share, signals in speaking if not wanted or signals & wanted), default=NO_SHARE)
     return StepState(step["id"], step["question"], *_judged(step, evidence, share))
 
 
@@ -89,7 +92,10 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             return "not known", why, ""
     if not step.get("probes"):
         return "ruled out", "a profile was looked at, and nothing speaks for it", ""
-    return _asked(step["probes"], evidence)
+    state, why, reading = _asked(step["probes"], evidence)
+    if state == "ruled out" and "told_by" in step and not any(evidence.job.said(*step["told_by"])):
+        return "not known", str(step["ask"]), ""
+    return state, why, reading
 
 
 def _settled(evidence: Evidence) -> bool:

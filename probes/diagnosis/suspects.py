@@ -34,8 +34,10 @@ class Suspect:
 
 def suspects(evidence: Evidence) -> dict[int, Suspect]:
     """Suspects by rank; what several sources say of one rank is put together."""
+    from probes.diagnosis.log_suspects import by_watchdog
+
     found: dict[int, Suspect] = {}
-    for source in (_by_recorder, _by_absence, _by_barrier, _by_desync, _by_ras, _by_stack):
+    for source in (_by_recorder, _by_absence, _by_barrier, _by_desync, _by_ras, _by_stack, by_watchdog):
         for one in source(evidence):
             there = found.get(one.view.rank)
             found[one.view.rank] = one if there is None else _together(there, one)
