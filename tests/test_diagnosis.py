@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from probes import catalog
-from probes.catalog._flight_recorder_facts import Dump
 from probes.catalog._log_events import LogEvent
 from probes.core import Finding
 from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judging
@@ -23,6 +22,7 @@ from tests.support.rank_facts import dump, mapped, processes, recorders, silent,
 
 RULES = Path(judging.__file__).parent / "rules"
 WHY = (Reason("it stands there", "gpu-001/x"),)
+REDUCE = ("all_reduce", 1024)
 
 
 # Tables -------------------------------------------------------------------------------------------------------------
@@ -30,7 +30,12 @@ WHY = (Reason("it stands there", "gpu-001/x"),)
 
 def test_every_signal_of_a_rule_is_in_the_table_and_the_table_has_no_other() -> None:
     used: set[str] = set()
-    for path in [*RULES.glob("*.py"), RULES.parent / "suspects.py", RULES.parent / "judging.py"]:
+    for path in [
+        *RULES.glob("*.py"),
+        RULES.parent / "suspects.py",
+        RULES.parent / "log_suspects.py",
+        RULES.parent / "judging.py",
+    ]:
         strings = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
         used |= strings & set(likelihoods())
     assert used == set(likelihoods())
@@ -42,7 +47,9 @@ def test_every_cause_has_a_path_and_every_path_names_only_causes_and_probes_that
         for step in path["steps"]:
             assert set(step["causes"]) <= set(causes())
             assert set(step.get("probes", ())) <= set(catalog.load())
-            assert step.get("probes") or step.get("lacks"), f"{path['id']} {step['id']} can never be answered"
+            assert step.get("probes") or step.get("lacks") or step.get("settles"), (
+                f"{path['id']} {step['id']} can never be answered"
+            )
     shown = {cause for path in paths() for step in path["steps"] for cause in step["causes"]}
     for cause, row in causes().items():
         assert row["path"] in known | {""}
@@ -92,6 +99,24 @@ def test_without_evidence_nothing_is_blamed_and_advancing_training_is_well() -> 
 def test_signals_of_one_group_count_once_the_strongest() -> None:
     assert strength(["rank_behind", "rank_elsewhere_by_stack"]) == strength(["rank_behind"]) == 400
     assert strength(["rank_behind", "in_data_loader"]) == 400 * 60
+
+
+def test_one_fault_that_is_told_by_its_rank_and_by_its_gpu_is_one() -> None:
+    by_rank = hypothesis("gpu.memory_error", "ecc_error_told", ranks=[3], rank=3)
+    by_kernel = hypothesis("gpu.memory_error", "gpu_xid", ranks=[3], gpu=1)
+    first = rank([by_rank, by_kernel])[0].hypothesis
+    assert dict(first.subject) == {"node": "gpu-001", "rank": 3, "gpu": 1}
+    assert set(first.signals) == {"ecc_error_told", "gpu_xid"}
+    of_another = hypothesis("gpu.memory_error", "gpu_xid", ranks=[4], gpu=2)
+    assert len(rank([by_rank, of_another])) == 4
+    assert len(rank([by_rank, hypothesis("gpu.memory_error", "gpu_xid", ranks=[3], node="gpu-002", gpu=1)])) == 4
+
+
+def test_what_may_be_one_of_two_is_taken_for_neither() -> None:
+    node = hypothesis("ib.link_down", "named_by_many")
+    ports = [hypothesis("ib.link_down", "port_down", hca="mlx5_0", port=port) for port in (1, 2)]
+    assert len(rank([node, *ports])) == 5
+    assert len(rank([node, ports[0]])) == 3
 
 
 def test_what_another_cause_explains_is_its_consequence_on_the_same_rank_only() -> None:
@@ -153,89 +178,6 @@ def test_not_known_is_never_ruled_out() -> None:
     assert state(ok, off) == "suspect"
 
 
-# Flight recorders of all ranks --------------------------------------------------------------------------------------
-
-
-def evidence(*dumps: Dump) -> Evidence:
-    return Evidence([recorders(*dumps)])
-
-
-def first(*dumps: Dump) -> tuple[str, Any]:
-    found = diagnose(evidence(*dumps).readings).verdict.hypothesis
-    return found.cause, found.subject.get("rank")
-
-
-REDUCE, GATHER = ("all_reduce", 1024), ("all_gather", 8)
-
-
-def test_a_bystander_that_waits_elsewhere_is_never_accused() -> None:
-    """Rank 5 left out a call of its pair. Its partner 1 waits for it there, and everybody waits for 1 and 5 in the
-    world: torch's own analyser names 1 and 5 first."""
-    world = list(range(8))
-    others = [dump(r, {"world": (world, [REDUCE, REDUCE], True)}) for r in (0, 2, 3, 4, 6, 7)]
-    partner = dump(1, {"world": (world, [REDUCE], False), "pair": ([1, 5], [REDUCE, REDUCE], True)})
-    culprit = dump(5, {"world": (world, [REDUCE], False), "pair": ([1, 5], [REDUCE], False)})
-    assert first(*others, partner, culprit) == ("fw.rank_missing_collective", 5)
-    assert first(culprit, partner, *others) == ("fw.rank_missing_collective", 5), "in whatever order they come"
-
-
-@pytest.mark.parametrize("odd", [0, 1, 3])
-def test_the_majority_decides_who_is_wrong_also_when_the_wrong_one_comes_first(odd: int) -> None:
-    ranks = list(range(4))
-    dumps = [dump(r, {"g": (ranks, [REDUCE, ("all_reduce", 512) if r == odd else REDUCE], True)}) for r in ranks]
-    assert first(*dumps) == ("fw.collective_shape_mismatch", odd)
-    dumps = [dump(r, {"g": (ranks, [REDUCE, GATHER if r == odd else REDUCE], True)}) for r in ranks]
-    assert first(*dumps) == ("fw.collective_mismatch", odd)
-
-
-def test_two_ranks_that_disagree_are_both_named_and_none_is_blamed() -> None:
-    one, other = (dump(r, {"g": ([0, 1], [REDUCE, call], True)}) for r, call in ((0, REDUCE), (1, GATHER)))
-    assert first(one, other) == ("fw.collective_mismatch", None)
-
-
-def test_ranks_in_a_circle_across_groups_are_said_and_the_odd_one_is_named() -> None:
-    ranks = [0, 1, 2]
-    some = [dump(r, {"tp": (ranks, [REDUCE], True)}) for r in (0, 2)]
-    odd = dump(1, {"dp": (ranks, [REDUCE], True)})
-    assert first(*some, odd) == ("fw.group_order_cycle", 1)
-
-
-def test_the_earliest_difference_counts_not_the_one_at_which_it_stands() -> None:
-    ranks = [0, 1, 2]
-    usual = [REDUCE, REDUCE, GATHER, REDUCE]
-    dumps = [dump(r, {"g": (ranks, [REDUCE, GATHER, *usual[2:]] if r == 2 else usual, True)}) for r in ranks]
-    (stall,) = evidence(*dumps).stalls.all
-    assert (stall.seq, set(stall.odd)) == (2, {2})
-
-
-def test_a_wait_of_seconds_says_little_and_of_less_nothing() -> None:
-    ranks = [0, 1, 2]
-
-    def after(age: float) -> float:
-        waiting = [dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}, age) for r in (0, 1)]
-        found = diagnose(evidence(*waiting, dump(2, {"g": (ranks, [REDUCE], False)}, age)).readings)
-        return sum(one.probability for one in found.ranked if one.hypothesis.cause == "fw.rank_missing_collective")
-
-    assert after(60) > 0.95
-    assert 0.5 < after(5) < 0.9
-    assert after(1) == 0
-
-
-def test_a_collective_that_all_have_entered_accuses_no_rank() -> None:
-    ranks = [0, 1, 2]
-    dumps = [dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}) for r in ranks]
-    (stall,) = evidence(*dumps).stalls.all
-    assert stall.complete
-    assert first(*dumps)[0] == "unknown"
-
-
-def test_gathers_whose_sizes_may_differ_by_rank_are_no_mismatch() -> None:
-    ranks = [0, 1, 2]
-    dumps = [dump(r, {"g": (ranks, [("gather", 8 * (r + 1)), REDUCE], True)}) for r in ranks]
-    (stall,) = evidence(*dumps).stalls.all
-    assert (stall.odd, stall.draw) == ({}, {})
-
-
 # What was not seen proves nothing -----------------------------------------------------------------------------------
 
 
@@ -261,9 +203,9 @@ def test_a_missing_dump_accuses_nobody_while_a_node_has_not_told_its_dumps() -> 
 def test_where_many_dumps_are_missing_nobody_collected_them() -> None:
     ranks = list(range(16))
 
-    def named(*there: int) -> set[Any]:
+    def named(*there: int) -> set[int]:
         waiting = recorders(*(dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}) for r in there))
-        return {one.hypothesis.subject.get("rank") for one in diagnose([waiting]).ranked} - {None}
+        return {rank for one in diagnose([waiting]).ranked for rank in one.hypothesis.ranks}
 
     assert named(*range(14)) == {14, 15}
     assert named(*range(13)) == set()
@@ -273,7 +215,7 @@ def test_a_dump_from_before_the_wait_does_not_prove_that_its_rank_is_late() -> N
     ranks = [0, 1, 2]
     waiting = [dump(r, {"g": (ranks, [REDUCE, REDUCE], True)}) for r in (0, 1)]
     behind = dump(2, {"g": (ranks, [REDUCE], False)})
-    assert first(*waiting, behind) == ("fw.rank_missing_collective", 2)
+    assert diagnose([recorders(*waiting, behind)]).verdict.hypothesis.subject["rank"] == 2
     old = replace(behind, how="file", at=1000.0, mtime=900.0)  # the others began to wait at 940
     assert "fw.rank_missing_collective" not in causes_of(recorders(*waiting, old))
 

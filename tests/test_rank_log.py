@@ -43,6 +43,7 @@ WORK = "WorkNCCL(SeqNum=42, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)
         ("gpu-a: step 3", None, "gpu-a: step 3"),
         ("[1,12]<stderr>:x", 12, "x"),
         ("(WorkerDict pid=97397, ip=10.0.0.4) [rank2]: x", 2, "x"),
+        ("(worker3, rank=3, pid=16415, ip=10.105.0.7) x", 3, "x"),
         ("2026-11-29 14:15:52,608 [rank0] INFO x", 0, "INFO x"),
         ("2026-11-29T14:15:52.1234567Z stderr F [rank4]: x", 4, "x"),
         ("[3]:", None, "[3]:"),  # torchrun's list of failures

@@ -18,6 +18,7 @@ import pytest
 from probes.catalog import _log_reduce
 from probes.catalog._log_events import KINDS, LogEvent
 from probes.catalog._log_read import read_log
+from tests.support.log_lines import LINES_OF_COMMUNICATION, LINES_OF_LAUNCHERS
 
 C10 = "[rank7]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] "
 WORK = (
@@ -29,6 +30,8 @@ IB = f"{WARN}NET/IB : Got completion from peer 10.0.0.4<41453> with "
 DONE = "comm 0x55d0c8a0 rank 5 nranks 8"
 
 LINES: list[tuple[str, str, dict[str, Any]]] = [
+    *LINES_OF_COMMUNICATION,
+    *LINES_OF_LAUNCHERS,
     # The watchdog, oldest first
     (
         "[E ProcessGroupNCCL.cpp:587] [Rank 1] Watchdog caught collective operation timeout: "
@@ -499,7 +502,7 @@ def test_hostile_lines_cost_no_more_than_their_length(text: str, why: str) -> No
 def test_of_thousands_of_lines_that_match_the_first_and_the_last_are_kept() -> None:
     lines = [f"[rank{n % 8}]:[E1206 18:44:12.7 P.cpp:1] Watchdog: {WORK.replace('42', str(n))}" for n in range(30_000)]
     events, left_off = read_log("\n".join(lines))
-    assert len(events) == 56 and left_off == 30_000 - 56
+    assert len(events) == 1024 + 16 and left_off == 30_000 - 1040
     assert [event.seq for event in events][:2] == [0, 1] and events[-1].seq == 29_999
 
 

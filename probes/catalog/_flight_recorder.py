@@ -59,6 +59,7 @@ class _Group:
         self.name, self.desc, self.pg_id = name, desc, pg_id
         self.backend = ""
         self.entries = []  # type: list[dict[str, Any]]
+        self.ended = set()  # type: set[int]  # ids of entries whose end another entry tells
 
 
 class _Reducer:
@@ -132,9 +133,11 @@ class _Reducer:
         enqueued = started = completed = None  # type: int | None
         pending, timed_out = [], 0
         gloo = group.backend == "gloo"
+        ended = set() if gloo else values.ended_parts(group.entries)
+        group.ended = ended
         for entry in group.entries:  # most of the time is spent here
             state = entry.get("state")
-            done = state == "completed" or (gloo and entry.get("retired") is True)
+            done = state == "completed" or (gloo and entry.get("retired") is True) or id(entry) in ended
             if not done:
                 pending.append(entry)
                 timed_out += self._timed_out(group, entry)
@@ -203,7 +206,8 @@ class _Reducer:
     @staticmethod
     def _done(group: _Group, entry: Mapping[str, Any]) -> bool:
         """Gloo leaves every state at "scheduled" and only retires what has ended, failures too."""
-        return entry.get("state") == "completed" or (group.backend == "gloo" and entry.get("retired") is True)
+        retired = group.backend == "gloo" and entry.get("retired") is True
+        return entry.get("state") == "completed" or retired or id(entry) in group.ended
 
     @staticmethod
     def _timed_out(group: _Group, entry: Mapping[str, Any]) -> bool:

@@ -63,3 +63,23 @@ def folded_ranks(value: Any) -> list[list[int]] | None:
         else:
             spans.append([number, number, 0])
     return [[first, last, step or 1] for first, last, step in spans]
+
+
+def ended_parts(entries: list[dict[str, Any]]) -> set[int]:
+    """Calls of coalesced batches that have ended, as ids of the entries of one group. torch records each call of a
+    batch without an event, so it stays "scheduled" for ever, and after them one entry "nccl:coalesced" with the number
+    of the batch (ProcessGroupNCCL.cpp, endCoalescing; fr_trace's find_coalesced_group)."""
+    found = set()  # type: set[int]
+    run, number = [], None  # type: list[dict[str, Any]], Any
+    for entry in entries:
+        p2p = ("p2p", whole(entry.get("p2p_seq_id")))
+        own = p2p if entry.get("is_p2p") is True else ("collective", whole(entry.get("collective_seq_id")))
+        if str(entry.get("profiling_name")).endswith("coalesced"):
+            if number in (own, p2p) and entry.get("state") == "completed":
+                found.update(id(part) for part in run)
+            run, number = [], None
+        elif own == number:
+            run.append(entry)
+        else:
+            run, number = [entry], own
+    return found

@@ -27,7 +27,9 @@ _LIBRARY = re.compile(
 _FRAME = re.compile(r'  File "([^"\n]{1,400})", line (\d{1,9})(?:, in (\S{1,120}))?')
 _ENDS = re.compile(r"([A-Za-z_][\w.]{0,160})(?:: (.{0,400})|$)")
 # Python ends a process with these when somebody else asked it to, or repeats with them what was told before.
-_AFTERWARDS = ("ChildFailedError", "SignalException", "KeyboardInterrupt", "SystemExit", "DistBackendError")
+_AFTERWARDS = ("ChildFailedError", "SignalException", "KeyboardInterrupt", "SystemExit", "DistBackendError",
+    "DistNetworkError", "DistStoreError", "CalledProcessError", "ProcessRaisedException", "ProcessExitedException",
+    "ActorDiedError", "RayActorError", "RayTaskError", "WorkerCrashedError")  # fmt: skip
 
 
 @dataclass(slots=True)

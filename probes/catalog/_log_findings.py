@@ -13,7 +13,7 @@ _ORDER = {kind: place for place, kind in enumerate(KINDS)}
 # The line is about the ranks that it names, not about the one that wrote it.
 _ABOUT = frozenset(("barrier_missed", "desync", "torchrun_failure", "scheduler_kill", "ddp_unused", "setup_missed"))
 # Alone these do not stop a job, or do not say that they did.
-_WARN = frozenset(("nccl_warn", "nan", "remote_error", "ib_async", "gil_stuck", "nccl_error"))
+_WARN = frozenset(("agent_signal", "nccl_warn", "nan", "remote_error", "ib_async", "gil_stuck", "nccl_error"))
 TEXT = 200
 EARLIER = "earlier attempt"
 MANY_RANKS = 64  # findings of one node; a launcher's log may name every rank of the job

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 
 from probes.catalog._log_events import Clock
+from probes.catalog._log_json import unwrapped
 from probes.core import clean
 
 LINE_LIMIT = 8192
@@ -83,7 +84,7 @@ _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
 _SRUN = re.compile(r" {0,7}(\d{1,7}): ?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
-_RAY = re.compile(r"\(\w{1,60} pid=\d{1,9}(?:, ip=[0-9a-f.:]{1,45})?\) ")
+_RAY = re.compile(r"\([\w.-]{1,60}(?:, rank=(\d{1,7}))?,? pid=\d{1,9}(?:, ip=[0-9a-f.:]{1,45})?\) ")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _GLOG = re.compile(
     r"\[?([IWEF])(\d{1,2})(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? (?:\d{1,9} )?([\w./+-]{1,120}:\d{1,6})\] ?"
@@ -135,6 +136,9 @@ def is_labelled(rows: list[str]) -> bool:
 
 def pieces(row: str, zone: Zone, labelled: bool = False) -> Iterator[Line]:
     """One row of a file, split where a bar returned to its start and where two writers were glued together."""
+    writer = ""
+    if row[:1] == "{" and (inner := unwrapped(row)):
+        row, writer = inner
     if not row.isprintable():
         row = clean(row.replace("\r", "\n"))
     count = 0
@@ -144,7 +148,9 @@ def pieces(row: str, zone: Zone, labelled: bool = False) -> Iterator[Line]:
         for piece in _GLUED.split(part) if "[" in part else [part]:
             if piece.strip() and count < PIECES:
                 count += 1
-                yield one_line(piece[:LINE_LIMIT], zone, labelled)
+                line = one_line(piece[:LINE_LIMIT], zone, labelled)
+                line.writer = writer + line.writer
+                yield line
 
 
 def one_line(text: str, zone: Zone, labelled: bool = False) -> Line:
@@ -173,7 +179,9 @@ def _writer(line: Line, zone: Zone) -> None:
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
     elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)):
         line.rank = int(found[1])
-    elif not (found := _RAY.match(text)):
+    elif found := _RAY.match(text):
+        line.rank = int(found[1]) if found[1] else line.rank
+    else:
         return
     line.writer += found[0].strip()
     line.text = text[found.end() :]

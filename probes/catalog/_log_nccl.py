@@ -1,8 +1,8 @@
-"""Lines of NCCL 2.4 to 2.30 (and RCCL): errors, set-up, rings and trees, links, networks, calls.
+"""Lines of NCCL 2.4 to 2.30 (and RCCL): errors here, what is no error in _log_nccl_setup.py.
 
-Source   NCCL: debug.cc, init.cc, bootstrap.cc, misc/socket.cc, transport/{net_ib,net_socket,p2p,shm,net}.cc, proxy.cc,
-         graph/connect.cc, enqueue.cc; names of status: ibv_wc_status(3)
-Units    none; opCount is hexadecimal
+Source   NCCL: debug.cc, init.cc, bootstrap.cc, misc/{socket,ibvwrap}.cc, os/linux.cc, proxy.cc,
+         transport/{net_ib,net_socket,shm}.cc; names of status: ibv_wc_status(3); of events: ibv_get_async_event(3)
+Units    none
 Shape    read(line) -> LogEvent or None; propagated codes: 1 CUDA, 2 system, 3 internal, 4 argument, 5 usage, 6 remote
 Errors   none
 """
@@ -10,8 +10,10 @@ Errors   none
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 
+from probes.catalog import _log_nccl_setup
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import first, shape
@@ -24,18 +26,19 @@ WC_STATUS = (
     "remote invalid RD request", "aborted by the remote side", "invalid EE context number",
     "invalid EE context state", "fatal error", "response time-out", "general error",
 )  # fmt: skip
+ERRNO = (12, 19, 22, 28, 61, 101, 110, 111, 113)  # of errno(3), as Linux numbers them
 FLUSHED = 5  # the queue pair was broken already: the first error is elsewhere
 
+_DEVICE = r"(?P<where>[a-z][a-z0-9_-]{1,30}(?::\d{1,3})?)"
 _PEER = r"Got completion (?:from peer (?P<peer>\S{1,120}) )?"
-_COMM = (
-    r"comm (?P<comm>0x[0-9a-fA-F]{1,16}|\(nil\)) rank (?P<comm_rank>\d{1,7}) n[rR]anks (?P<ranks>\d{1,7})"
-    r"(?: cudaDev (?P<cuda>-?\d{1,4}))?(?: nvmlDev (?P<nvml>-?\d{1,4}))?(?: busId (?P<bus>[0-9a-f]{1,16}))?"
-    r"(?: commId (?P<group>0x[0-9a-f]{1,16}))?"
-)
 _SOCKET = (
-    r"(?:[Cc]all to |socket(?:Start|Poll)Connect: )(?P<call>[Cc]onnect|recv|send|bind|accept|getaddrinfo)\w{0,8}"
-    r"(?: (?:to|from))?(?: (?!failed|returned)(?P<peer>\S{1,120}))? ?(?:failed|returned) ?:? ?"
+    r"(?:[Cc]all to |[sS]ocket(?:Start|Poll)Connect: )(?P<call>[Cc]onnect|recv|send|bind|accept|getaddrinfo)\w{0,8}"
+    r"(?: (?:to|from))?(?: (?!failed|returned)(?P<peer>\S{1,120}))? ?(?:failed|returned) ?:? ?(?:\d{1,4} ?\()?"
     r"(?P<name>[A-Z][\w ]{2,60})"
+)
+_ERRNO = (
+    r"failed(?: with(?: error)?(?: (?P<code>\d{1,4}))? (?P<name>[A-Z][\w' -]{2,60}?)"
+    r"(?: errno (?P<errno>\d{1,4}))?)?(?=$|[,.(])"
 )
 
 _ERRORS = (
@@ -48,14 +51,31 @@ _ERRORS = (
     shape(
         "ib_async",
         "async",
-        r"(?:(?P<where>mlx\w{1,20}(?::\d{1,3})?) ?:? )?(?:Got )?(?P<severity>non-fatal |fatal )?async (?:fatal )?event"
+        rf"(?:{_DEVICE} ?:? )?(?:Got )?(?P<severity>non-fatal |fatal )?async (?:fatal )?event"
         r" ?: ?(?P<name>[^(:]{1,80}?)(?:\((?P<code>\d{1,4})\))? {0,4}$",
     ),
-    shape("ib_async", "GID table changed", r"(?:(?P<where>mlx\w{1,20}(?::\d{1,3})?) )?(?P<name>GID table changed)"),
+    shape("ib_async", "GID table changed", rf"(?:{_DEVICE} )?(?P<name>GID table changed)"),
+    shape(
+        "ib_route",
+        "ibv_modify_qp failed",
+        rf"Call to ibv_modify_qp {_ERRNO}(?:, on dev (?P<where>[\w-]{{1,40}}(?::\d{{1,3}})?))?",
+    ),
+    shape(
+        "ib_resource",
+        "Call to ibv_",
+        rf"Call to (?P<op>ibv_(?:reg_\w{{1,16}}|create_(?:qp|cq|srq|comp_channel)|alloc_pd)) {_ERRNO}",
+    ),
+    # libfabric, as on AWS
+    shape(
+        "ib_resource",
+        "NET/OFI",
+        r"NET/OFI Unable to (?P<op>register memory).{0,60}?RC: -?(?P<code>\d{1,4}), Error: (?P<name>[A-Z][\w ]{2,60})",
+    ),
     shape(
         "nccl_version_mismatch",
         "Mismatched NCCL version",
-        r"Mismatched NCCL version detected ?:? ?(?:rank (?P<about>\d{1,7}))?",
+        r"Mismatched NCCL version detected ?:? ?(?:rank (?P<about>\d{1,7})(?: version (?P<version>\d{1,7}) rank "
+        r"(?P<other>\d{1,7}) version (?P<other_version>\d{1,7}))?)?",
     ),
     shape(
         "duplicate_gpu",
@@ -64,6 +84,7 @@ _ERRORS = (
         r"(?P<bus>[0-9a-fA-F:.]{1,20})",
     ),
     shape("duplicate_gpu", "using the same GPU", r"Multiple Ranks are using the same GPU"),
+    shape("cuda_error", "GPU is lost", r"(?P<name>GPU is lost)"),
     shape("cuda_error", "Cuda failure", r"Cuda failure(?: \d{1,4})? ?'(?P<name>[^']{1,120})'"),
     shape(
         "peer_closed",
@@ -86,11 +107,17 @@ _ERRORS = (
         "onnect to ",
         r"NCCL WARN.{0,40}[Cc]onnect to (?P<peer>\S{1,120}) failed ?: (?P<name>[A-Z][\w ]{2,60})",
     ),
+    shape(
+        "bootstrap",
+        "nterface",
+        r"NCCL WARN.{0,60}?(?P<name>(?i:no (?:usable )?(?:socket |listening |IP )?interface)s?\b.{0,160})",
+    ),
+    shape("bootstrap", "exceeded", r"(?P<name>exceeded (?:retries|timeouts)) \(\d{1,9}\)"),
     shape("bootstrap", "ootstrap", r"NCCL WARN.{0,60}?(?P<name>[Bb]ootstrap ?(?:Root)? ?:.{1,160})"),
     shape(
         "shm_full",
         "/dev/shm",
-        r"NCCL WARN.{0,120}?(?:extend|open|create|posix_fallocate).{0,40}(?P<where>/dev/shm/\S{1,80})",
+        r"NCCL WARN.{0,120}?(?:extend|open|creat(?:e|ing)|posix_fallocate).{0,40}(?P<where>/dev/shm/\S{1,80})",
     ),
     shape(
         "nccl_error",
@@ -106,54 +133,7 @@ _ERRORS = (
     shape("nccl_propagation", " -> ", r"NCCL INFO (?P<where>[\w./-]{1,80}:\d{1,6}) -> (?P<code>\d{1,2})(?= ?\[|$)"),
 )
 
-# "nranks" are those of this communicator, not of the job.
-_SET_UP = (
-    shape("nccl_init_done", "Init COMPLETE", _COMM),
-    shape("nccl_init_start", "Init START", _COMM),
-    shape(
-        "nccl_topology",
-        " localRanks ",
-        r"comm (?P<comm>0x[0-9a-fA-F]{1,16}) rank (?P<comm_rank>\d{1,7}) nRanks (?P<ranks>\d{1,7})"
-        r" nNodes (?P<nodes>\d{1,7}) localRanks (?P<local_ranks>\d{1,5}) localRank (?P<local_rank>\d{1,5})",
-    ),
-    shape(
-        "nccl_ring",
-        "Ring ",
-        r"Ring (?P<channel>\d{1,3}) : (?P<prev>\d{1,7}) -> (?P<me>\d{1,7}) -> (?P<next>\d{1,7})",
-    ),
-    shape(
-        "nccl_ring",
-        "Channel ",
-        r"Channel (?P<channel>\d{1,3})/(?P<channels>\d{1,3}) : (?P<order> {0,8}\d{1,7}(?: {1,8}\d{1,7}){0,4000})$",
-    ),
-    shape("nccl_tree", "Trees [", r"Trees (?P<name>\[\d{1,3}\] .{1,2000})"),
-    shape(
-        "nccl_channels",
-        "coll channels",
-        r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
-        r"(?:, (?P<nvls>\d{1,5}) nvls channels)?(?:, (?P<p2p>\d{1,5}) p2p channels)?"
-        r"(?:, (?P<per_peer>\d{1,5}) p2p channels per peer)?",
-    ),
-    shape("nccl_channels", "Connected all", r"(?P<name>Connected all (?:rings|trees))"),
-    shape(
-        "nccl_link",
-        " via ",
-        r"Channel (?P<channel>\d{1,3})(?:/\d{1,3})? : (?P<from>\d{1,7})\[[0-9a-f]{1,16}\] -> "
-        r"(?P<to>\d{1,7})\[[0-9a-f]{1,16}\] (?:\[(?P<direction>send|receive)\] )?via (?P<name>[A-Z][\w/()]{1,60})",
-    ),
-    shape("nccl_net", "Using network", r"Using network (?P<name>[\w-]{1,40})"),
-    shape("nccl_net", "NET/", r"(?P<name>NET/[\w-]{1,20}) ?: Using (?P<devices>.{1,300})"),
-    shape("nccl_net", "NET/IB", r"(?P<name>NET/IB) ?: (?P<devices>No device found)"),
-    shape("nccl_version", "CCL version", r"(?P<product>[NR]CCL) version ?:? ?(?P<name>\d[\w.+-]{2,40})"),
-    shape(
-        "nccl_call",
-        "opCount",
-        r"(?P<op>\w{3,40}): opCount (?P<op_count>[0-9a-f]{1,16}) .{0,120}?count (?P<size>\d{1,18}) datatype "
-        r"(?P<datatype>\d{1,3}).{0,40}?comm (?P<comm>0x[0-9a-f]{1,16})",
-    ),
-)
-
-SHAPES = _ERRORS + _SET_UP
+SHAPES = _ERRORS + _log_nccl_setup.SHAPES
 
 _IB_PARTS = {
     "opcode": re.compile(r"opcode[= ](?:\w{1,40}\()?(\d{1,4})"),
@@ -163,17 +143,63 @@ _IB_PARTS = {
     "remote_gid": re.compile(r"remoteGids? ?([0-9a-fA-F:.]{2,45})"),
 }
 _HCA = re.compile(r"\bhca ([\w:.-]{1,40})")
+_ROUTE_PARTS = {
+    "state": re.compile(r"curr state (\w{2,12})"),
+    "next_state": re.compile(r"next state (\w{2,12})"),
+    "gid_index": re.compile(r"local GID index (-?\d{1,4})"),
+    "local_gid": re.compile(r"local GID {1,2}([0-9a-fA-F:.]{2,45})"),
+    "remote_gid": re.compile(r"remote GID {1,2}([0-9a-fA-F:.]{2,45})"),
+}
+_WRITER = re.compile(r"(?:^|\s)([A-Za-z0-9][\w.-]{0,62}):(\d{1,8}):\d{1,8} ")
+# The other end is gone: it ended, and whoever reads from it is told so.
+_GONE = ("Connection reset", "Broken pipe")
 
 
 def read(line: Line) -> LogEvent | None:
-    """The event of a line of NCCL's. A flushed completion is marked as a consequence."""
+    """The event of a line of NCCL's, with the node and process that it begins with. A flushed completion, and a
+    connection that the other end closed, are marked as consequences."""
     found = first(SHAPES, line)
-    if found is None or found.kind != "ib_completion":
-        return found
+    if found is None:
+        return None
     text = line.text[:2000]
-    parts = {key: part[1] for key, pattern in _IB_PARTS.items() if (part := pattern.search(text))}
-    more: dict[str, str | int] = {key: int(value) if value.isdigit() else value for key, value in parts.items()}
+    more: dict[str, str | int] = dict(found.more)
+    if writer := _WRITER.search(text[: max(text.find("NCCL "), 0)][-300:]):
+        more.update(host=writer[1], of_pid=int(writer[2]))
+    if found.kind == "ib_completion":
+        return _completion(found, text, more)
+    if found.kind == "ib_route":
+        more.update(_parts(_ROUTE_PARTS, text))
+        found = dataclasses.replace(found, secondary="retrying" in text)
+    if found.kind in ("ib_route", "ib_resource") and found.code is None:
+        found = dataclasses.replace(found, code=_errno(found.name, more.get("errno")))
+    if found.kind == "bootstrap" and "retrying" in text:
+        found = dataclasses.replace(found, kind="nccl_retry", name=found.name.partition(", ")[0])
+    if found.kind == "bootstrap" and found.name.startswith(_GONE):
+        found = dataclasses.replace(found, kind="peer_closed", secondary=True)
+    if found.kind == "nccl_gdr" and "NET/Socket" in text:
+        return None  # sockets never have it
+    if found.kind == "nccl_setting":
+        more["value"] = str(more["value"]).rstrip(".")
+    return dataclasses.replace(found, more=more)
+
+
+def _completion(found: LogEvent, text: str, more: dict[str, str | int]) -> LogEvent:
     hca, code = _HCA.search(text), found.code or 0
     name = WC_STATUS[code] if code < len(WC_STATUS) else found.name
     where = hca[1] if hca else ""
+    more.update(_parts(_IB_PARTS, text))
     return dataclasses.replace(found, name=name, where=where, more=more, secondary=code == FLUSHED)
+
+
+def _parts(patterns: dict[str, re.Pattern[str]], text: str) -> dict[str, str | int]:
+    found = {key: part[1] for key, pattern in patterns.items() if (part := pattern.search(text))}
+    return {key: int(value) if value.isdigit() else value for key, value in found.items()}
+
+
+def _errno(name: str, printed: str | int | None) -> int | None:
+    """The number of an error by its words; "Unknown error -12" is a negative number that a driver gave."""
+    if isinstance(printed, int):
+        return printed
+    if negative := re.fullmatch(r"Unknown error -?(\d{1,4})", name):
+        return int(negative[1])
+    return next((number for number in ERRNO if os.strerror(number) == name), None)

@@ -1,6 +1,7 @@
-"""Lines of the program and what surrounds it: CUDA errors, crashes, the scheduler, the data loader, NaN, progress.
+"""Lines of the program: CUDA errors, crashes, full disks, the data loader, NaN, progress. Its launchers and schedulers
+are told in _log_launchers.py.
 
-Source   torch (c10/cuda, utils/data), CPython's faulthandler, srun(1) and slurmstepd, tqdm, recorded runs
+Source   torch (c10/cuda, utils/data), CPython's faulthandler, Megatron-LM (training.py), tqdm, recorded runs
 Units    none
 Shape    read(line) -> LogEvent or None
 Errors   none
@@ -11,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from probes.catalog import _log_launchers
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import first, shape
@@ -22,6 +24,8 @@ _CUDA = (
         r"(?P<name>(?:CUDA|HIP) out of memory)\.(?: Tried to allocate (?P<asked>[\d.]{1,12} \w{1,5}))?",
     ),
     shape("cuda_error", " error: ", r"(?:CUDA|HIP) (?:driver )?error: (?P<name>[\w (),'/:-]{3,160})"),
+    shape("cuda_error", "cudaGetDeviceCount", r"Error (?P<code>\d{1,4}): (?P<name>[\w ,'-]{3,100})"),
+    shape("cuda_error", "GPU is lost", r"(?P<name>GPU is lost)"),
     shape("cuda_error", "_STATUS_", r"(?P<name>(?:CUBLAS|CUDNN|CUSPARSE|CUFFT)_STATUS_\w{3,40})"),
 )
 
@@ -42,40 +46,22 @@ _CRASHES = (
         "received by PID",
         r"(?P<name>SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL)) .{0,60}?received by PID (?P<pid>\d{1,9})",
     ),
+    shape("fatal_signal", "] Signal: ", r"\] Signal: (?P<name>[A-Z][\w ]{2,40}?) \((?P<signal>\d{1,2})\)"),
     shape("fatal_signal", "Caught signal", r"Caught signal (?P<signal>\d{1,2}) \((?P<name>[\w ]{2,40})"),
     shape("fatal_signal", "Segfault encountered", name="Segmentation fault"),
     shape("fatal_signal", "core dumped", r"(?P<name>Segmentation fault|Bus error|Aborted|Illegal instruction)"),
 )
 
-_SCHEDULER = (
+_SYSTEM = (
+    shape("disk_full", "No space left", r"No space left on device(?:: '(?P<where>(?!/dev/shm)[^']{1,200})')?"),
+    shape("disk_full", "Disk quota exceeded", r"(?P<name>Disk quota exceeded)(?:: '(?P<where>[^']{1,200})')?"),
+    shape("memlock", "ax locked memory", r"Max locked memory {1,40}(?P<name>unlimited|(?P<bytes>\d{1,20}))"),
     shape(
-        "scheduler_kill",
-        "DUE TO",
-        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) CANCELLED AT .{1,40}? "
-        r"DUE TO (?P<name>[A-Z ]{3,60})",
+        "memlock", "ax locked memory", r"max locked memory {1,20}\(kbytes, -l\) (?P<name>unlimited|(?P<kib>\d{1,18}))"
     ),
-    shape(
-        "scheduler_kill",
-        "CANCELLED AT",
-        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) (?P<name>CANCELLED)",
-    ),
-    shape("scheduler_kill", "oom", r"slurmstepd.{0,80}(?P<name>oom[-_]kill event)"),
-    shape(
-        "scheduler_kill",
-        "srun: error",
-        r"srun: error: (?P<peer>\S{1,120}): tasks? (?P<tasks>[\d,-]{1,200}): (?P<name>[\w ]{3,60})",
-    ),
-    shape(
-        "torchrun_signal",
-        "closing signal",
-        r"Sending process (?P<pid>\d{1,9}) closing signal (?P<name>SIG\w{2,8})",
-        secondary=True,
-    ),
-    shape(
-        "torchrun_failure",
-        "failed (exitcode",
-        r"failed \(exitcode: (?P<code>-?\d{1,4})\) local_rank: (?P<local_rank>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)",
-    ),
+    shape("too_many_files", "Too many open files"),
+    shape("nccl_frame", " nccl", r"(?:@ {1,8}0x[0-9a-f]{1,16} {1,8}| in )(?P<name>nccl[A-Z]\w{2,80})(?= ?\(|$)"),
+    shape("nccl_frame", "libnccl", r"libnccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),
 )
 
 _LOADER = (
@@ -98,7 +84,8 @@ _LOADER = (
 
 _STEP = (
     r"(?i:\b(?P<name>global[_ ]step|step|iteration|iter|epoch)\b) {0,10}[=:#]? {0,10}\[? ?(?P<seq>\d{1,12})"
-    r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
+    r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,120}?per iteration \(ms\): (?P<step_ms>\d{1,9}))?"
+    r"(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
 )
 _SAVE = (
     r"(?i:(?P<name>sav|load|writ|restor|resum)\w{0,4}\b.{0,60}?checkpoint"
@@ -114,14 +101,28 @@ _WORDS = (
         "progress",
         "%|",
         r"(?P<name>[^|%]{0,80}?):? {0,4}(?P<percent>\d{1,3})%\|[^|]{0,200}\| ?(?P<done>[\d.]{1,14}[kMGT]?)/"
-        r"(?P<total>[\d.]{1,14}[kMGT]?) \[(?P<elapsed>[\d:]{1,12})<(?P<left>[\d:?]{1,12})",
+        r"(?P<total>[\d.]{1,14}[kMGT]?) \[(?P<elapsed>[\d:]{1,12})<(?P<left>[\d:?]{1,12})"
+        r"(?:, {0,4}(?P<rate>[\d.]{1,12}) {0,2}(?P<per>s/it|it/s))?",
     ),
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
 )
 
-SHAPES = _CUDA + _CRASHES + _SCHEDULER + _LOADER + _WORDS
+SHAPES = _CUDA + _log_launchers.SHAPES + _CRASHES + _LOADER + _SYSTEM + _WORDS
+# What ends a process, as faulthandler, srun and the shell name it. signal(7)
+SIGNALS = {"segmentation fault": -11, "sigsegv": -11, "aborted": -6, "sigabrt": -6, "bus error": -7, "sigbus": -7,
+    "killed": -9, "sigkill": -9, "illegal instruction": -4, "sigill": -4, "sigfpe": -8, "terminated": -15}  # fmt: skip
 # A C++ exception of these types follows a failure that was told before it.
 _AFTERWARDS = ("c10::DistBackendError", "c10d::", "gloo::IoException")
+
+
+_TOOK = re.compile(
+    r"(?i)\b(?:took|(?:step|iter|iteration|batch)[ _-]?time|time[ _]per[ _](?:step|iteration)|s/step)\b[^\d\n]{1,6}"
+    r"(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)?\b"
+)
+
+
+def _ms(number: str, unit: str | None) -> int:
+    return round(float(number) * (1 if unit == "ms" else 1000))
 
 
 def read(line: Line) -> LogEvent | None:
@@ -129,25 +130,14 @@ def read(line: Line) -> LogEvent | None:
     found = first(SHAPES, line)
     if found is None:
         return None
-    if found.kind == "fatal_signal":
-        if found.name == "SIGTERM":
-            return dataclasses.replace(found, kind="torchrun_signal", code=-15, secondary=True)
-        signal = found.more.get("signal")
-        code = -signal if isinstance(signal, int) else None
-        return dataclasses.replace(found, code=code, secondary=found.name.startswith(_AFTERWARDS))
-    if found.kind == "scheduler_kill" and "tasks" in found.more:
-        ended = found.name.startswith("Terminated")
-        return dataclasses.replace(found, about=_tasks(str(found.more["tasks"])), secondary=ended)
-    if found.kind == "torchrun_failure":
-        return dataclasses.replace(found, secondary=found.code == -15)
-    return found
-
-
-def _tasks(text: str) -> tuple[int, ...]:
-    """`0,3-5` as numbers, 64 at most: with srun a task's number is its rank."""
-    found: list[int] = []
-    for part in text.split(",")[:64]:
-        ends = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", part)
-        if ends:
-            found += range(int(ends[1]), min(int(ends[2] or ends[1]), int(ends[1]) + 63) + 1)
-    return tuple(found[:64])
+    if found.kind == "memlock" and isinstance(kib := found.more.get("kib"), int):
+        return dataclasses.replace(found, more={"bytes": kib * 1024})
+    if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):
+        return dataclasses.replace(found, more={**found.more, "step_ms": _ms(took[1], took[2])})
+    if found.kind != "fatal_signal":
+        return _log_launchers.marked(found)
+    if found.name == "SIGTERM":
+        return dataclasses.replace(found, kind="torchrun_signal", code=-15, secondary=True)
+    signal = found.more.get("signal")
+    code = -signal if isinstance(signal, int) else SIGNALS.get(found.name.lower())
+    return dataclasses.replace(found, code=code, secondary=found.name.startswith(_AFTERWARDS))

@@ -19,6 +19,12 @@ from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line, Zone, log_lines
 
 FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last ones
+# Of these each rank tells one or a few, and who is missing among them is the question.
+OF_EACH_RANK = frozenset(
+    ("watchdog_timeout", "watchdog_status", "dump_signal", "nccl_init_start", "nccl_init_done", "nccl_net",
+        "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting")
+)  # fmt: skip
+MANY = 1024
 # Kinds in which the newest line counts, and what makes two lines the same.
 _NEWEST = ("progress", "nccl_call")
 _SUMMED = ("nccl_link", "nccl_propagation")
@@ -49,7 +55,7 @@ class Tally:
             if key in place:
                 place[key] = _together(place[key], event)
                 return
-        if len(first) < FIRST:
+        if len(first) < (MANY if event.kind in OF_EACH_RANK else FIRST):
             first[key] = event
             return
         last[key] = event
@@ -65,12 +71,13 @@ def _key(event: LogEvent) -> object:
     if event.kind in _NEWEST:
         return event.rank, event.op, event.name[:40]
     if event.kind in _SUMMED:
-        return event.rank, event.name, event.where, event.code, event.more.get("direction")
+        host, pid = event.more.get("host"), event.more.get("of_pid")
+        return event.rank, event.name, event.where, event.code, event.more.get("direction"), host, pid
     if event.kind == "nan":
         return event.rank
     alike = (event.rank, event.about, event.peer, event.seq, event.op, event.group, event.code, event.name)
     # Addresses and times in a text that no group took apart make two warnings differ: then they are two.
-    return *alike, event.where, event.more.get("channel"), event.more.get("comm")
+    return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid"))
 
 
 def _together(one: LogEvent, other: LogEvent) -> LogEvent:
@@ -112,6 +119,7 @@ class LogReader:
         self._failures = Failures(zone)
         self._blamed = _Blamed()
         self._times: dict[int | None, float] = {}
+        self._stamps: dict[int | None, str] = {}
         self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
@@ -135,12 +143,16 @@ class LogReader:
             self._add(event)
         if line.at is not None:
             self._times[line.rank] = line.at
+        elif line.stamp:
+            self._stamps[line.rank] = line.stamp
         if line.text.strip():
             self.tail.append(line.text)
 
     def _add(self, event: LogEvent) -> None:
         if event.at is None and event.rank in self._times:
             event = dataclasses.replace(event, after=self._times[event.rank])
+        elif event.at is None and not event.stamp and event.rank in self._stamps:
+            event = dataclasses.replace(event, more={**event.more, "after_stamp": self._stamps[event.rank]})
         self.tally.add(event)
 
     def _add_failure(self, failed: LogEvent | None) -> None:
@@ -152,7 +164,31 @@ class LogReader:
 
     def end(self) -> tuple[LogEvent, ...]:
         self._add_failure(self._failures.end())
-        return self.tally.events()
+        return with_ranks(self.tally.events())
+
+
+def with_ranks(events: tuple[LogEvent, ...]) -> tuple[LogEvent, ...]:
+    """NCCL writes node and process in front of its lines: its own set-up lines tell which rank that is, by the largest
+    communicator. Where one process is known by several numbers in such, none is taken."""
+    known: dict[tuple[object, object], set[tuple[int, int]]] = {}
+    for event in events:
+        rank, of = event.more.get("comm_rank"), event.more.get("ranks")
+        if isinstance(rank, int) and isinstance(of, int) and "of_pid" in event.more:
+            known.setdefault((event.more["host"], event.more["of_pid"]), set()).add((of, rank))
+    largest = max((size for told in known.values() for size, _ in told), default=0)
+    ranks = {
+        writer: next(rank for size, rank in told if size == largest)
+        for writer, told in known.items()
+        if sum(size == largest for size, _ in told) == 1
+    }
+    if len(set(ranks.values())) < len(ranks):  # two runs in one file, or several jobs
+        return events
+    return tuple(
+        dataclasses.replace(event, rank=ranks[writer])
+        if event.rank is None and (writer := (event.more.get("host"), event.more.get("of_pid"))) in ranks
+        else event
+        for event in events
+    )
 
 
 def read_log(text: str, zone: Zone | None = None, rank: int | None = None) -> tuple[tuple[LogEvent, ...], int]:
@@ -176,6 +212,8 @@ def error_file(text: str, rank: int | None = None) -> list[LogEvent] | None:
         said = json.loads(text)
     except (ValueError, RecursionError):
         return None
+    if not isinstance(said, dict) or set(said) != {"message"}:
+        return None  # a line of a logger that writes JSON
     raised = of_error_file(said, Line("", rank))
     if raised is None:
         return None

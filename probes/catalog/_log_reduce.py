@@ -37,6 +37,14 @@ WORDS = (
         "Caught signal", "Segfault", "core dumped", "CANCELLED AT", "slurmstepd", "srun: error", "closing signal",
         "failed (exitcode", "shared memory", "No space left", "DataLoader", "exited unexpectedly",
         "finished reduction", "did not receive grad", "ready twice", "Duplicate GPU", "the same GPU", "/dev/shm",
+        "ready only once", "recvValue", "clients joined", "worker_count", "DeviceCount", "GPU is lost", "] Signal: ",
+        "memory limit", "OUT_OF_ME", "NODE_FAIL", "PREEMPTED", "TIMEOUT",
+        "CANCELLED by", "ibv_", "NET/OFI", "Too many open", "quota exceeded", "SO_ERROR",
+        "onnect timeout [", "connectFullMesh",
+        "cannot be retrieved", "keep-alive", "death signal", "got signal", "restart worker group", "Killing subprocess",
+        "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
+        "nterruption", "node shutdown",
+        "Node failure", "libnccl",
     )),
     ("block", 200, 200, (
         "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",
@@ -45,6 +53,8 @@ WORDS = (
     ("setup", 70, 10, (
         "Init COMPLETE", "Init START", " localRanks ", "Ring ", "Trees [", " via ", "coll channels", "Connected all",
         "Using network", "NET/", "CCL version", " -> ", "Channel ", "opCount",
+        "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
+        "ax locked memory",
     )),
     ("words", 4, 4, ("NaN", "nan", "inf", "heckpoint", "CHECKPOINT")),
     ("words", 1, 3, ("%|", "step", "Step", "iter", "Iter", "poch")),

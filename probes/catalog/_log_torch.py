@@ -41,10 +41,18 @@ _WATCHDOG = (
     shape(
         "dump_signal",
         "dump signal",
-        rf"Received a dump signal (?:due to a collective timeout )?from +(?:rank (?P<about>\d{{1,7}})|this local rank)"
+        r"Received a (?:dump|timeout) signal (?:due to a collective timeout )?from +"
+        r"(?:rank (?P<about>\d{1,7})|this local rank|another rank)"
         rf".{{0,200}}?ast enqueued NCCL work: (?P<enqueued>-?{_N}), last completed NCCL work: (?P<completed>-?{_N})",
     ),
     shape("dump_signal", "dump signal", r"(?:Received|Observed|Dump).{0,80}?(?:from +rank (?P<about>\d{1,7})|$|[ ,.])"),
+    shape(
+        "dump_signal",
+        "ast enqueued NCCL",
+        rf"Received a timeout signal from +this local rank.{{0,200}}?ast enqueued "
+        rf"NCCL work: (?P<enqueued>-?{_N}), last completed NCCL work: (?P<completed>-?{_N})",
+    ),
+    shape("dump_signal", "global timeout from another rank"),
     shape("dump_signal", "Dump signal received"),
     shape("dump_signal", "First PG on this rank to signal dumping"),
     shape(
@@ -62,7 +70,12 @@ _WATCHDOG = (
     shape("gil_stuck", "acquire GIL", r"Could not acquire GIL within (?P<waited_ms>\d{1,9}) ms"),
     shape("blocking_wait", "blocking wait", r"(?:OpType=(?P<op>\w{1,60}).{0,120}?)?timed out in blocking wait"),
     shape("watchdog_ended", "taking the entire process down", secondary=True),
-    shape("watchdog_ended", "watchdog thread terminated with exception", secondary=True),
+    shape(
+        "watchdog_ended",
+        "watchdog thread terminated with exception",
+        r"watchdog thread terminated with exception(?!.{0,40}CUDA error)",
+        True,
+    ),
     shape("watchdog_ended", "NCCL operations have failed or timed out", secondary=True),
     shape("watchdog_ended", "Terminating the process after attempting to dump", secondary=True),
 )
@@ -133,10 +146,24 @@ _MISMATCH = (
         r"did not receive grad for rank (?P<about>\d{1,7}): (?P<parameters>[\d ]{1,200})",
     ),
     shape("ddp_unused", "Expected to have finished reduction in the prior iteration"),
-    shape("ddp_unused", "marked as ready twice"),
+    shape(
+        "hook_order",
+        "marked as ready twice",
+        r"Parameter at index (?P<parameters>\d{1,9})(?: with name (?P<name>[\w.]{1,160}))? has been marked as ready "
+        r"twice",
+    ),
+    shape("hook_order", "marked as ready twice"),
+    shape("hook_order", "mark a variable ready only once"),
 )
 
 _NETWORK = (
+    shape(
+        "bootstrap",
+        "SO_ERROR",
+        r"SO_ERROR: (?P<name>[A-Z][\w ]{2,60}), remote=(?P<peer>\[[^\]]{1,60}\]:\d{1,5})",
+    ),
+    shape("bootstrap", "onnect timeout [", r"(?P<name>[Cc]onnect timeout) (?P<peer>\[[^\]]{1,60}\]:\d{1,5})"),
+    shape("bootstrap", "connectFullMesh", r"(?P<name>connectFullMesh failed)"),
     shape(
         "gloo_timeout",
         "Timed out waiting",
@@ -171,14 +198,34 @@ _NETWORK = (
     shape(
         "store_closed", "recvBytes", r"recvBytes.{0,200}?(?P<name>Connection reset by peer|Broken pipe|failed)", True
     ),
+    shape("store_closed", "recvValue", r"recvValue\w{0,16} failed", True),
     shape("store_closed", "Connection was likely closed", secondary=True),
+    shape(
+        "rendezvous",
+        "clients joined",
+        r"(?P<joined>\d{1,7})/(?P<world>\d{1,7}) clients joined",
+        name="members missing",
+    ),
+    shape(
+        "rendezvous",
+        "worker_count",
+        r"store based barrier on rank: \d{1,7}.{0,200}?world_size=(?P<world>\d{1,7}), worker_count=(?P<joined>\d{1,7})",
+        name="members missing",
+    ),
     shape("rendezvous", "EADDRINUSE"),
     shape("rendezvous", "ailed to listen", r"server socket has failed to (?P<name>listen)"),
     shape(
         "rendezvous",
         "client socket",
-        r"client socket has (?P<name>failed to connect|timed out)(?:.{0,80}?(?P<peer>[(\[]\S.{0,80}?[)\]]))?",
+        r"client socket has (?P<name>failed to connect|timed out)(?:.{0,80}?(?P<peer>[(\[]\S.{0,80}?[)\]]))?"
+        r"(?:.{0,40}?errno: ?(?P<code>\d{1,4}))?",
     ),
+    shape(
+        "rendezvous",
+        "cannot be retrieved",
+        r"network addresses of (?P<peer>\(.{1,120}?\)) (?P<name>cannot be retrieved)",
+    ),
+    shape("rendezvous", "keep-alive", r"failed to send a (?P<name>keep-alive) heartbeat to the rendezvous"),
     shape("rendezvous", "Rendezvous", r"(?P<name>Rendezvous[A-Z][A-Za-z]{3,30}Error)"),
 )
 

@@ -42,11 +42,24 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """What an earlier dump of the same process showed: its main thread, and the thread that held the interpreter's
+    lock ("" where none did, or the tool does not tell)."""
+
+    frames: tuple[Frame, ...]
+    active: bool | None
+    gil: bool | None
+    holder: str
+    holder_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStack:
     """`how`: "py-spy", "py-spy (sent)", "worker server", "faulthandler", or "" when no stack was had; `why` says why.
 
     `worker`: a child of the rank, such as a data-loader worker. `kernel` is the main thread's stack in the kernel,
-    innermost first, empty unless the login is root. `state` and `wchan` are the main thread's.
+    innermost first, empty unless the login is root. `state` and `wchan` are the main thread's. `earlier`: other dumps
+    of the same process, where there were several.
     """
 
     pid: int | None
@@ -59,6 +72,25 @@ class ProcessStack:
     wchan: str
     kernel: tuple[str, ...]
     threads: tuple[Thread, ...]
+    earlier: tuple[Look, ...] = ()
+
+    @property
+    def holder(self) -> Thread | None:
+        """The thread that holds the interpreter's lock, where the tool tells."""
+        return next((thread for thread in self.threads if thread.gil), None)
+
+    @property
+    def look(self) -> Look:
+        """This dump, as a later one keeps it."""
+        main, holder = self.main, self.holder
+        at = next((frame.short for frame in holder.frames if frame.line is not None), "") if holder else ""
+        return Look(
+            main.frames[:40] if main else (),
+            main.active if main else None,
+            main.gil if main else None,
+            (holder.name or str(holder.tid or "a thread")) if holder else "",
+            at,
+        )
 
     @property
     def main(self) -> Thread | None:

@@ -16,7 +16,7 @@ from probes.catalog._stack_facts import Frame, ProcessStack
 
 Kind = Literal[
     "collective", "p2p", "barrier", "store", "start", "destroy", "backward", "data loader", "loader idle", "checkpoint",
-    "compile", "device sync", "lock", "native wait", "sleep", "input/output", "import", "user code",
+    "compile", "preprocessing", "device sync", "lock", "native wait", "sleep", "input/output", "import", "user code",
     "stopped", "unknown",
 ]  # fmt: skip
 
@@ -90,6 +90,9 @@ STRONG: tuple[tuple[str, Callable[[str], tuple[Kind, str] | None]], ...] = (
     ("torch/serialization.py", _in("checkpoint")),
     ("torch/distributed/checkpoint/", _in("checkpoint")),
     ("safetensors/", _in("checkpoint")),
+    ("megatron/training/checkpointing.py", _in("checkpoint")),
+    ("megatron/core/dist_checkpointing/", _in("checkpoint")),
+    ("deepspeed/runtime/checkpoint_engine/", _in("checkpoint")),
     ("torch/_dynamo/eval_frame.py", lambda _: None),  # around every call of a compiled model, not only while compiling
     ("torch/_dynamo/external_utils.py", lambda _: None),
     ("torch/_inductor/output_code.py", lambda _: None),
@@ -99,10 +102,19 @@ STRONG: tuple[tuple[str, Callable[[str], tuple[Kind, str] | None]], ...] = (
     ("torch/_dynamo/", _in("compile")),
     ("torch/_inductor/", _in("compile")),
     ("torch/utils/cpp_extension.py", _in("compile")),
+    ("deepspeed/ops/op_builder/", _in("compile", "jit_load", "load")),
     ("triton/compiler/", _in("compile")),
     ("triton/runtime/autotuner.py", _in("compile", "_bench", "benchmark")),
     ("triton/runtime/jit.py", _in("compile", "_do_compile", "create_binder", "compile")),
+    ("datasets/arrow_dataset.py", _in("preprocessing")),
+    ("datasets/builder.py", _in("preprocessing")),
+    ("datasets/utils/py_utils.py", _in("preprocessing", "iflatmap_unordered", "_iflatmap_unordered")),
+    ("transformers/tokenization_utils", _in("preprocessing")),
+    ("tokenizers/", _in("preprocessing")),
     ("torch/cuda/", _in("device sync", "synchronize")),
+    ("torch/_tensor_str.py", _in("device sync")),  # printing a tensor copies it from its device
+    ("torch/_tensor.py", _in("device sync", "__format__", "__repr__", "__array__")),
+    ("torch/amp/grad_scaler.py", _in("device sync", "<genexpr>", "_maybe_opt_step")),  # .item() of what it found
 )
 CHECKPOINT_FUNCTIONS = {"save_checkpoint", "load_checkpoint", "save_pretrained", "_save_checkpoint", "save_state_dict"}
 # Only when nothing above fits any frame: each of these is also how the things above wait.
@@ -122,6 +134,15 @@ NATIVE: tuple[tuple[str, Kind], ...] = (
     ("cudaStreamSynchronize", "device sync"),
     ("cudaDeviceSynchronize", "device sync"),
     ("cudaEventSynchronize", "device sync"),
+    ("cuStreamSynchronize", "device sync"),
+    ("cuCtxSynchronize", "device sync"),
+    ("hipStreamSynchronize", "device sync"),
+    ("_local_scalar_dense", "device sync"),  # .item()
+    ("THPVariable_item", "device sync"),
+    ("THPVariable_tolist", "device sync"),
+    ("THPVariable_numpy", "device sync"),
+    ("THPVariable_cpu", "device sync"),
+    ("nonzero_cuda", "device sync"),
     ("PyThread_acquire_lock", "lock"),
     ("TCPStore::", "store"),
 )

@@ -239,6 +239,13 @@ class Evidence:
         return compare(self.nodes, self.expected, answers, swept[-1] if swept else None)
 
     @property
+    def places(self) -> Any:
+        """Where lines of logs come from, a diagnosis.log_evidence.Places."""
+        from probes.diagnosis.log_evidence import Places
+
+        return self.derived("places", lambda: Places(self))
+
+    @property
     def suspects(self) -> Any:
         """The ranks that others wait for: {rank: diagnosis.suspects.Suspect}."""
         from probes.diagnosis.suspects import suspects

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from probes.catalog._flight_recorder_facts import Dump, Missing
 from probes.catalog._log_events import LogEvent, RankLog
-from probes.catalog._log_findings import same_host
-from probes.catalog._log_given import GIVEN
 from probes.catalog._process_facts import Process
 from probes.catalog._rank_facts import Rank
 from probes.catalog._stack_facts import ProcessStack
@@ -77,9 +75,19 @@ class Job:
     others: int = 0  # other jobs on the same nodes
     processes: dict[int, dict[tuple[str, int], str]] = field(default_factory=dict)  # rank -> node and pid -> reading
     events: list[tuple[LogEvent, RankLog, Seen]] = field(default_factory=list)  # of all logs, also of launchers
+    earlier: list[tuple[LogEvent, RankLog, Seen]] = field(default_factory=list)  # of processes before the present ones
+    _by_kind: dict[str, list[int]] = field(default_factory=dict)
+    _counted: int = -1
 
     def view(self, rank: int) -> RankView:
         return self.ranks.setdefault(rank, RankView(rank))
+
+    def known(self, seen: Seen, rank: int) -> RankView:
+        """The rank, that this reading tells of."""
+        view = self.view(rank)
+        view.node = view.node or seen.node
+        view.refs.setdefault(seen.probe, seen.ref)
+        return view
 
     @property
     def doubles(self) -> Iterator[Reason]:
@@ -91,8 +99,13 @@ class Job:
                 yield Reason(says, list(found.values())[-1])
 
     def said(self, *kinds: str) -> Iterator[tuple[LogEvent, RankLog, Seen]]:
-        """Log events of these kinds."""
-        return (one for one in self.events if one[0].kind in kinds)
+        """Log events of these kinds, in their order."""
+        if self._counted != len(self.events):
+            self._by_kind, self._counted = {}, len(self.events)
+            for place, (event, _, _) in enumerate(self.events):
+                self._by_kind.setdefault(event.kind, []).append(place)
+        wanted = [place for kind in dict.fromkeys(kinds) for place in self._by_kind.get(kind, ())]
+        return (self.events[place] for place in sorted(wanted))
 
     @property
     def world(self) -> range | None:
@@ -136,13 +149,11 @@ def job_of(evidence: Evidence) -> Job:
                 view.no_dump = missing
                 view.refs.setdefault(one.probe, one.ref)
                 view.node = view.node or one.node
-    for one in evidence.of("rank.log"):
-        for log in one.facts.logs:
-            if log.how != GIVEN:
-                _log(job, one, log)
-    _given_logs(job, evidence)
+    from probes.diagnosis.job_logs import add_logs
+
+    add_logs(job, evidence)
     if job.world_size is None and job.ranks:
-        told = [n for event, _, _ in job.events if (n := event.more.get("nranks")) and isinstance(n, int)]
+        told = [n for event, _, _ in job.events if (n := event.more.get("ranks")) and isinstance(n, int)]
         job.world_size = max(told, default=None)
     return job
 
@@ -155,13 +166,6 @@ def _another(job: Job, of: Dump | Missing) -> bool:
     """Whether this tells of another job on the same nodes. What says nothing of its job may be of this one."""
     said = _named(of)
     return job.name is not None and any(said) and said != job.name
-
-
-def _known(job: Job, seen: Seen, rank: int) -> RankView:
-    view = job.view(rank)
-    view.node = view.node or seen.node
-    view.refs.setdefault(seen.probe, seen.ref)
-    return view
 
 
 def _sized(job: Job, world_size: int | None) -> None:
@@ -186,7 +190,7 @@ def _of_another_process(job: Job, seen: Seen, rank: int, pid: int | None) -> boo
 
 
 def _process(job: Job, seen: Seen, process: Process) -> None:
-    view = _known(job, seen, process.rank)
+    view = job.known(seen, process.rank)
     if process.worker_of is not None:
         if view.pid in (None, process.worker_of):
             view.workers.append(process)
@@ -200,7 +204,7 @@ def _process(job: Job, seen: Seen, process: Process) -> None:
 def _stack(job: Job, seen: Seen, stack: ProcessStack) -> None:
     if stack.rank is None or (not stack.worker and _of_another_process(job, seen, stack.rank, stack.pid)):
         return
-    view = _known(job, seen, stack.rank)
+    view = job.known(seen, stack.rank)
     if stack.worker:
         view.worker_stacks.append(stack)
         return
@@ -216,7 +220,7 @@ def _seen_as(job: Job, seen: Seen, rank: int, pid: int | None) -> None:
 
 
 def _dump(job: Job, seen: Seen, dump: Dump) -> None:
-    view = _known(job, seen, dump.rank)
+    view = job.known(seen, dump.rank)
     if view.dump is None or _later(dump, view.dump):
         view.dump = dump
         view.refs[seen.probe] = seen.ref
@@ -231,67 +235,3 @@ def _later(one: Dump, other: Dump) -> bool:
         other.mtime or 0,
         other.form == "pickle",
     )
-
-
-def _writers(log: RankLog) -> set[int]:
-    own = {log.rank, *log.writers, *(event.rank for event in log.events)}
-    return {rank for rank in own if rank is not None}
-
-
-def _log(job: Job, seen: Seen, log: RankLog) -> None:
-    for rank in _writers(log):
-        view = _known(job, seen, rank)
-        if log not in view.logs:
-            view.logs.append(log)
-    job.events += [(event, log, seen) for event in log.events]
-
-
-def _given_logs(job: Job, evidence: Evidence) -> None:
-    """Files that people named may lie on a file system of all nodes: whoever read one is not where its rank ran.
-
-    torchrun prints the host of each of its own ranks. Without that, the one node of several that has a rank's file.
-    What several nodes read in one file is told once, by the rank's own node where it can.
-    """
-    looked = [one for one in evidence.of("rank.log") if one.facts.given]
-    logs = [(one, log) for one in looked for log in one.facts.logs if log.how == GIVEN]
-    for rank, node in _homes(evidence, looked, logs).items():
-        view = job.view(rank)
-        view.node = view.node or node
-    told: dict[object, tuple[LogEvent, RankLog, Seen]] = {}
-    for one, log in logs:
-        for rank in _writers(log):
-            view = job.view(rank)
-            if log not in view.logs:
-                view.logs.append(log)
-            if view.node == one.node or one.probe not in view.refs:
-                view.refs[one.probe] = one.ref
-        for event in log.events:
-            key = (log.file, event.kind, event.rank, event.about, event.offset, event.stamp, event.text)
-            whose = next((rank for rank in (*event.about[:1], event.rank) if rank is not None), None)
-            if key not in told or (whose is not None and job.view(whose).node == one.node):
-                told[key] = (event, log, one)
-    job.events += told.values()
-
-
-def _homes(evidence: Evidence, looked: list[Seen], logs: list[tuple[Seen, RankLog]]) -> dict[int, str]:
-    """{rank: its node}, as far as files of given paths tell it."""
-    whole = {one.node for one in looked if all(path.fits is not None for path in one.facts.given)}
-    holders: dict[str, set[str]] = {}
-    for one, log in logs:
-        holders.setdefault(log.file, set()).add(one.node)
-    nodes_of: dict[int, set[str]] = {}
-    for _, log in logs:
-        for rank in _writers(log):
-            nodes_of.setdefault(rank, set()).update(holders[log.file])
-    homes = {rank: min(nodes) for rank, nodes in nodes_of.items() if len(nodes) == 1 and len(whole | nodes) > 1}
-    for event in (event for _, log in logs for event in log.events if event.kind == "torchrun_failure"):
-        node = _node_called(event.peer, evidence, looked)
-        homes.update(dict.fromkeys(event.about, node) if node else {})
-    return homes
-
-
-def _node_called(host: str, evidence: Evidence, looked: list[Seen]) -> str:
-    """The node that calls itself so, or is called so by us; "" when none is or several are."""
-    own = {one.node for one in looked if same_host(host, one.facts.host)}
-    found = own or {node for node in evidence.nodes if same_host(host, node)}
-    return found.pop() if len(found) == 1 else ""

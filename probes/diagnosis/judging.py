@@ -14,9 +14,14 @@ from probes.diagnosis.collectives import Stalls
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
+from probes.diagnosis.suspects import ranks_said
 from probes.topology import Topology
 
 log = logging.getLogger(__name__)
+
+# What a job that goes on shows when it is slow: that it goes on is then no sign that nothing is wrong.
+SLOW = frozenset({"last_by_duration", "last_by_call", "in_device_sync_twice", "sync_in_profile", "lock_held_twice",
+    "callbacks_in_profile"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,8 @@ class Diagnoser:
         told = {name: self._ask(name, rule, evidence) for name, rule in all_rules().items()}
         found = [one for rule in told.values() for one in rule.hypotheses]
         failed = {name: rule.failed for name, rule in told.items() if rule.failed}
-        quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) else ()
+        slow = any(signal in SLOW for one in found for signal in one.signals)
+        quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) and not slow else ()
         if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
             quiet += ("ended_after_work",)
         ranked = rank(found, quiet, _going_on(evidence) if "training_advances" in quiet else (), _gap(evidence))
@@ -105,8 +111,21 @@ class Diagnoser:
 
 def _with_doubles(evidence: Evidence, first: Ranked) -> Ranked:
     """What leads, with the doubt that two processes of one rank leave: one's stack may explain the other's wait."""
-    doubts = tuple(evidence.job.doubles)[:3]
+    doubts = (*tuple(evidence.job.doubles)[:3], *_of_two_jobs(evidence))
     return replace(first, hypothesis=replace(first.hypothesis, against=first.hypothesis.against + doubts))
+
+
+def _of_two_jobs(evidence: Evidence) -> tuple[Reason, ...]:
+    """Dumps that tell of jobs of different size lie in one folder by mistake."""
+    sizes: dict[int, str] = {}
+    for view in evidence.job.ranks.values():
+        if view.dump is not None and view.dump.world_size:
+            sizes.setdefault(view.dump.world_size, view.ref("rank.flight_recorder"))
+    if len(sizes) < 2:
+        return ()
+    told = " and ".join(str(size) for size in sorted(sizes)[:4])
+    says = f"these dumps tell of jobs of {told} ranks: two jobs may lie in one folder"
+    return (Reason(says, sizes[min(sizes)]),)
 
 
 def _going_on(evidence: Evidence) -> tuple[Reason, ...]:
@@ -126,9 +145,30 @@ def _gap(evidence: Evidence) -> str:
     if dead:
         more = f" and {len(dead) - 3} more" if len(dead) > 3 else ""
         return f"{', '.join(dead[:3])}{more} did not answer: what is there is not known"
+    if said := _of_recorders(evidence):
+        return said
     maps = {one.node: one.outcome for one in evidence.all_of("rank.map")}
     if evidence.nodes and all(maps.get(node) == "absent" for node in evidence.nodes):
         return "No training process was found on " + ("these nodes" if len(evidence.nodes) > 1 else "this node")
+    return ""
+
+
+def _of_recorders(evidence: Evidence) -> str:
+    """What the flight recorders leave open: whose dumps are needed, or that all wait in one place."""
+    stalls = evidence.stalls
+    missing = {rank for stall in stalls.all for rank in stall.unknown} & stalls.uncollected
+    dumps = sum(view.dump is not None for view in evidence.job.ranks.values())
+    if missing and not evidence.stalls.cycle:
+        who = ranks_said(missing)
+        return (
+            f"Only {dumps} of {dumps + len(stalls.uncollected)} ranks' flight-recorder dumps are here: {who} are needed"
+        )
+    whole = next((stall for stall in stalls.all if stall.complete), None)
+    if whole is not None and not stalls.culprits and not stalls.behind:
+        return (
+            f"All {len(whole.members)} ranks are in {whole.called}, and it does not end: what the GPUs, the fabric and "
+            "NCCL's own log of these nodes say would tell why"
+        )
     return ""
 
 

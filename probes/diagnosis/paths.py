@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Literal
@@ -19,8 +19,9 @@ IMPLICATED, SUSPECT = 0.5, 0.02  # judgement: shares of the ranking
 ANSWERED = ("ok", "absent")
 # That nothing was found to ask is no proof of health: a tool may be missing, a driver not loaded, the job elsewhere.
 NOTHING_THERE = ("not found on these nodes", "no training process was found on these nodes")
-Share = tuple[float, str, str]  # of a cause: the weight of its best hypothesis, its sentence, the first reading for it
+Share = tuple[float, str, str]  # of a hypothesis: its weight, its sentence, the first reading for it
 NO_SHARE: Share = (0.0, "", "")
+Shares = Mapping[str, Sequence[tuple[Share, frozenset[str]]]]  # by cause, each with its signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,12 @@ def paths() -> tuple[dict[str, Any], ...]:
 
 def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, PathState]:
     """Every path by id."""
-    shares: dict[str, Share] = {}
+    shares: dict[str, list[tuple[Share, frozenset[str]]]] = {}
     for one in ranked:
         for hypothesis in (one.hypothesis, *one.consequences):
-            if one.probability > shares.get(hypothesis.cause, NO_SHARE)[0]:
-                reading = hypothesis.because[0].reading if hypothesis.because else ""
-                shares[hypothesis.cause] = (one.probability, hypothesis.says, reading)
+            reading = hypothesis.because[0].reading if hypothesis.because else ""
+            share = (one.probability, hypothesis.says, reading)
+            shares.setdefault(hypothesis.cause, []).append((share, frozenset(hypothesis.signals)))
     found = {}
     for path in paths():
         steps = tuple(_step(step, evidence, shares) for step in path["steps"])
@@ -68,8 +69,10 @@ def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, Pa
     return found
 
 
-def _step(step: Mapping[str, Any], evidence: Evidence, shares: Mapping[str, Share]) -> StepState:
-    share = max((shares[cause] for cause in step["causes"] if cause in shares), default=NO_SHARE)
+def _step(step: Mapping[str, Any], evidence: Evidence, shares: Shares) -> StepState:
+    wanted = frozenset(step.get("signals", ()))
+    speaking = (one for cause in step["causes"] for one in shares.get(cause, ()))
+    share = max((share for share, signals in speaking if not wanted or signals & wanted), default=NO_SHARE)
     return StepState(step["id"], step["question"], *_judged(step, evidence, share))
 
 
@@ -83,13 +86,16 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             return "suspect", finding.says, seen.ref
     if lacks := step.get("lacks"):
         return "not known", f"Golden15 does not have it yet: {lacks}", ""
-    if step.get("settles") == "standstill" and not _settled(evidence):
-        return (
-            "not known",
-            f"no collective has waited for {LONG_S:.0f} s yet, and none was seen to end: a later look tells",
-            "",
-        )
-    return _asked(step.get("probes", ()), evidence)
+    if (settles := step.get("settles")) is not None:
+        settled, why = SETTLES[settles]
+        if not settled(evidence):
+            return "not known", why, ""
+    if not step.get("probes"):
+        return "ruled out", "a profile was looked at, and nothing speaks for it", ""
+    state, why, reading = _asked(step["probes"], evidence)
+    if state == "ruled out" and "told_by" in step and not any(evidence.job.said(*step["told_by"])):
+        return "not known", str(step["ask"]), ""
+    return state, why, reading
 
 
 def _settled(evidence: Evidence) -> bool:
@@ -99,6 +105,47 @@ def _settled(evidence: Evidence) -> bool:
         return True
     stalls = evidence.stalls
     return stalls.moving is True or any(one.age_s is None or one.age_s >= LONG_S for one in stalls.all)
+
+
+def _looked_twice(evidence: Evidence) -> bool:
+    """Whether most ranks with a stack have an earlier one too. Without any the usual words say what is missing."""
+    stacks = [one for seen in evidence.of("rank.stack") for one in seen.facts.processes if not one.worker]
+    return not stacks or 2 * sum(bool(one.earlier) for one in stacks) >= len(stacks)
+
+
+def _profiled(evidence: Evidence) -> bool:
+    return any(seen.facts.native for seen in evidence.of("rank.profile"))
+
+
+def _arrivals(evidence: Evidence) -> bool:
+    """Whether recorders tell for how long collectives ran on each rank. Without any the usual words say it."""
+    dumps = [view.dump for view in evidence.job.ranks.values() if view.dump is not None]
+    timed = (one.duration_ms is not None for dump in dumps for group in dump.groups for one in group.last)
+    return not dumps or any(timed)
+
+
+def _sanitized(evidence: Evidence) -> bool:
+    settings = (view.place.visible for view in evidence.job.ranks.values() if view.place is not None)
+    return any("TORCH_CUDA_SANITIZER" in one for one in settings)
+
+
+# What must be so before "nothing speaks for it" rules a step out, and what is said where it is not.
+SETTLES: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
+    "standstill": (
+        _settled,
+        f"no collective has waited for {LONG_S:.0f} s yet, and none was seen to end: a later look tells",
+    ),
+    "looks": (_looked_twice, "one look at the stacks tells little: a second py-spy dump of each rank lets it be known"),
+    "profile": (
+        _profiled,
+        "no profile with native frames: py-spy record --native --format raw of one rank, for 10 s, lets it be known",
+    ),
+    "arrivals": (
+        _arrivals,
+        "recorders do not tell how long collectives ran: TORCH_NCCL_ENABLE_TIMING=1, set before the start, lets them",
+    ),
+    "sanitizer": (_sanitized, "nothing looked: TORCH_CUDA_SANITIZER=1, set before the start, makes torch look, slowly"),
+}
 
 
 def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:

@@ -43,7 +43,9 @@ def likelihoods() -> Mapping[str, dict[str, Any]]:
 @functools.cache
 def explains() -> Mapping[str, frozenset[str]]:
     """Cause -> causes that it makes appear on the same ranks or node, also through others."""
-    direct = {row["cause"]: set(row["explains"]) for row in rows("explains")}
+    direct: dict[str, set[str]] = {}
+    for row in rows("explains"):
+        direct.setdefault(row["cause"], set()).update(row["explains"])
     found = {}
     for cause in direct:
         reached: set[str] = set()
@@ -126,16 +128,50 @@ def _merged(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         if there is None:
             found[key] = one
             continue
-        found[key] = replace(
-            there,
-            because=_once(there.because + one.because),
-            against=_once(there.against + one.against),
-            signals=tuple(dict.fromkeys(there.signals + one.signals)),
-            would_change=tuple(dict.fromkeys(there.would_change + one.would_change)),
-            ranks=there.ranks | one.ranks,
-            nodes=there.nodes | one.nodes,
-        )
-    return list(found.values())
+        found[key] = _together(there, one)
+    return _from_two_sides(list(found.values()))
+
+
+def _together(one: Hypothesis, other: Hypothesis) -> Hypothesis:
+    """Both as one, in the words of the one with more weight."""
+    if strength(other.signals) > strength(one.signals):
+        one, other = other, one
+    return replace(
+        one,
+        subject={**one.subject, **other.subject},
+        because=_once(one.because + other.because),
+        against=_once(one.against + other.against),
+        signals=tuple(dict.fromkeys(one.signals + other.signals)),
+        would_change=tuple(dict.fromkeys(one.would_change + other.would_change)),
+        ranks=one.ranks | other.ranks,
+        nodes=one.nodes | other.nodes,
+    )
+
+
+def _from_two_sides(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    """A rank's log and its node's kernel see one fault, and each names it by what it knows: the rank, or the GPU. Where
+    just one other hypothesis can be meant, they are one."""
+    found = list(hypotheses)
+    for one in sorted(hypotheses, key=lambda one: (len(one.subject), strength(one.signals))):
+        if one not in found:
+            continue
+        others = [other for other in found if other is not one and _same_thing(one, other)]
+        # And no third may be meant by that other one.
+        if len(others) == 1 and sum(_same_thing(others[0], third) for third in found if third is not others[0]) == 1:
+            found.remove(one)
+            found[found.index(others[0])] = _together(others[0], one)
+    return found
+
+
+def _same_thing(one: Hypothesis, other: Hypothesis) -> bool:
+    """One cause, at one node or rank, and nothing by which the two would differ."""
+    common = one.subject.keys() & other.subject.keys()
+    if one.cause != other.cause or not common & {"node", "rank"}:
+        return False
+    if any(str(one.subject[key]) != str(other.subject[key]) for key in common):
+        return False
+    within = len(common) in (len(one.subject), len(other.subject))
+    return within or not one.ranks or not other.ranks or bool(one.ranks & other.ranks)
 
 
 def _once(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:

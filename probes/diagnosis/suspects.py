@@ -16,6 +16,7 @@ from probes.diagnosis.job import Job, RankView, quoted
 
 # What a main thread is in while it waits for other ranks, or for its own device.
 TOGETHER = {"collective", "p2p", "barrier", "backward", "store", "device sync", "native wait", "destroy", "start"}
+FOR_OTHERS = {"collective", "p2p", "barrier", "store", "start"}  # of these, what only another rank can end
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,45 @@ class Suspect:
 
 def suspects(evidence: Evidence) -> dict[int, Suspect]:
     """Suspects by rank; what several sources say of one rank is put together."""
+    from probes.diagnosis.log_suspects import by_watchdog
+
     found: dict[int, Suspect] = {}
-    for source in (_by_recorder, _by_absence, _by_barrier, _by_desync, _by_ras, _by_stack):
+    for source in (_by_recorder, _by_absence, _by_barrier, _by_desync, _by_ras, _by_stack, by_watchdog):
         for one in source(evidence):
             there = found.get(one.view.rank)
             found[one.view.rank] = one if there is None else _together(there, one)
     return found
+
+
+STANDSTILL = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "heartbeat", "barrier_missed", "desync")
+
+
+def standing(evidence: Evidence) -> bool:
+    """Whether something proves that the job stands: a wait of known age, or a limit that ran out. One stack per rank
+    does not, nor do dumps that do not tell of which moment they are."""
+    aged = any(stall.age_s is not None and stall.age_s >= LONG_S for stall in evidence.stalls.all)
+    return aged or next(evidence.job.said(*STANDSTILL), None) is not None
+
+
+def seen_twice(view: RankView) -> bool:
+    """Whether an earlier dump of the rank's stack shows the same line of its program, or the same call."""
+    stack, waits = view.stack, view.waits
+    if stack is None or waits is None:
+        return False
+    marks = {frame for frame in (waits.at, waits.frame) if frame is not None}
+    return any(marks & set(look.frames) for look in stack.earlier)
+
+
+def shared(views: list[RankView]) -> tuple[dict[str, str | int], str]:
+    """(whom to blame, how to call them) where one thing holds several ranks: their node if all are on one."""
+    if len(views) == 1:
+        return views[0].subject, views[0].headline
+    nodes = {view.node for view in views}
+    said = ranks_said([view.rank for view in views])
+    said = said[:1].upper() + said[1:]
+    if len(nodes) == 1 and (node := nodes.pop()):
+        return {"node": node}, f"{said} on {node}"
+    return {}, said
 
 
 def _together(one: Suspect, other: Suspect) -> Suspect:
@@ -62,34 +96,64 @@ def ranks_said(ranks: Iterator[int] | frozenset[int] | list[int]) -> str:
 
 
 def _by_recorder(evidence: Evidence) -> Iterator[Suspect]:
-    job: Job = evidence.job
+    bystanders = _in_calls_that_no_recorder_tells(evidence)
+    by_stall: dict[int, tuple[Stall, list[int]]] = {}
     for rank, stall in evidence.stalls.culprits.items():
+        if rank not in bystanders:
+            by_stall.setdefault(id(stall), (stall, []))[1].append(rank)
+    for stall, ranks in by_stall.values():
+        yield from _late(evidence, stall, ranks)
+
+
+def _late(evidence: Evidence, stall: Stall, ranks: list[int]) -> Iterator[Suspect]:
+    job: Job = evidence.job
+    waits = "waits" if len(stall.waiting) == 1 else "wait"
+    long = f" for {stall.age_s:.0f} s" if stall.age_s is not None else ""
+    peers = Reason(
+        f"{ranks_said(list(stall.waiting))} {waits}{long} in {stall.called}",
+        job.view(next(iter(stall.waiting))).ref("rank.flight_recorder"),
+    )
+    uncollected = (Reason("a dump that nobody collected looks the same", peers.reading),)
+    behind = (_behind(evidence, stall, sum(rank in stall.late for rank in ranks)),)
+    waiting = frozenset(stall.waiting)
+    for rank in ranks:
         view = job.view(rank)
-        waits = "waits" if len(stall.waiting) == 1 else "wait"
-        long = f" for {stall.age_s:.0f} s" if stall.age_s is not None else ""
-        peers = Reason(
-            f"{ranks_said(list(stall.waiting))} {waits}{long} in {stall.called}",
-            job.view(next(iter(stall.waiting))).ref("rank.flight_recorder"),
-        )
-        against: tuple[Reason, ...] = ()
+        ref = view.ref("rank.flight_recorder")
         if rank in stall.silent:
-            signals: tuple[str, ...] = ("rank_without_dump",)
+            asked = view.place is not None or view.process is not None
             why = view.no_dump.why if view.no_dump is not None else "none was found"
-            own = Reason(f"rank {rank} has no flight-recorder dump: {why}", view.ref("rank.flight_recorder"))
-            against = (Reason("a dump that nobody collected looks the same", peers.reading),)
-        else:
-            signals = (_behind(stall.age_s),)
-            reached = stall.late.get(rank, 0)
-            said = f"entered #{reached} last" if reached else "entered none"
-            own = Reason(f"rank {rank} {said} of that group", view.ref("rank.flight_recorder"))
-        waiting = frozenset(stall.waiting)
-        yield Suspect(view, f"never entered {stall.called}", (peers, own), signals, (stall,), against, waiting)
+            own = Reason(f"rank {rank} has no flight-recorder dump: {why}", ref)
+            silent = ("rank_without_dump" if asked else "rank_without_file",)
+            yield Suspect(view, f"never entered {stall.called}", (peers, own), silent, (stall,), uncollected, waiting)
+            continue
+        reached = stall.late.get(rank, 0)
+        said = f"entered #{reached} last of that group" if reached else "entered none of that group"
+        own = Reason(f"rank {rank} {'has no such call that waits' if stall.p2p else said}", ref)
+        yield Suspect(view, f"never entered {stall.called}", (peers, own), behind, (stall,), (), waiting)
 
 
-def _behind(age_s: float | None) -> str:
-    if age_s is None:
-        return "rank_behind_age_unknown"
-    return "rank_behind" if age_s >= LONG_S else "rank_behind_young"
+def _in_calls_that_no_recorder_tells(evidence: Evidence) -> set[int]:
+    """Late ranks that themselves wait for a rank, by their stacks, where another late one does not: gloo records no
+    send, recv or monitored barrier, and nothing records what waits for the store."""
+    by_stall: dict[int, list[int]] = {}
+    for rank, stall in evidence.stalls.culprits.items():
+        by_stall.setdefault(id(stall), []).append(rank)
+    found: set[int] = set()
+    for ranks in by_stall.values():
+        waits = {rank for rank in ranks if (wait := evidence.job.view(rank).waits) and wait.kind in FOR_OTHERS}
+        if len(waits) < len(ranks):
+            found |= waits
+    return found
+
+
+def _behind(evidence: Evidence, stall: Stall, free: int) -> str:
+    if len(stall.unknown) > len(stall.members) / 2:
+        return "rank_behind_few_dumps"
+    if free > len(stall.waiting) + len(stall.unknown):
+        return "most_behind"
+    if stall.age_s is None:
+        return "rank_behind" if standing(evidence) else "rank_behind_age_unknown"
+    return "rank_behind" if stall.age_s >= LONG_S else "rank_behind_young"
 
 
 def _by_absence(evidence: Evidence) -> Iterator[Suspect]:
@@ -136,11 +200,11 @@ def _by_ras(evidence: Evidence) -> Iterator[Suspect]:
     """NCCL itself: a rank that was behind at two looks. It counts launches within one communicator, so a rank is known
     by its process, or by its number where the communicator holds the whole job."""
     job: Job = evidence.job
+    by_pid = {(view.node, view.pid): view for view in job.ranks.values() if view.pid is not None}
     for seen in evidence.of("nccl.ras"):
         sizes = {one.hash: one.size for one in seen.facts.report.communicators}
         for lag in seen.facts.lags:
-            by_pid = (view for view in job.ranks.values() if lag.pid is not None and view.pid == lag.pid)
-            view = next((view for view in by_pid if view.node in (lag.host, seen.node)), None)
+            view = by_pid.get((lag.host, lag.pid)) or by_pid.get((seen.node, lag.pid))
             if view is None and sizes.get(lag.communicator) == job.world_size is not None:
                 view = job.view(lag.rank)
             if view is None or not lag.behind:
@@ -156,27 +220,42 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
     waits = {rank: view.waits for rank, view in job.ranks.items() if view.stack is not None and view.stack.threads}
     within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER}
     outside = [rank for rank in waits if rank not in within]
-    if not outside or len(within) < 2 * len(outside):
+    proven = standing(evidence)
+    enough = len(within) >= (1 if proven else 2) * len(outside) or _by_node(job, within, outside)
+    if not outside or not enough:
         return
     if evidence.stalls.moving or evidence.stalls.culprits or evidence.stalls.cycle:
         return
     if any(stall.odd or stall.draw or stall.complete for stall in evidence.stalls.all):
         return
     kinds = Counter(str(wait.kind) for rank, wait in waits.items() if rank in within and wait is not None)
+    peers = Reason(
+        f"{ranks_said(list(within))}: main thread in {kinds.most_common(1)[0][0]}",
+        job.ranks[min(within)].ref("rank.stack"),
+    )
+    waiting = frozenset(within)
     for rank in outside:
         view, wait = job.ranks[rank], waits[rank]
-        peers = Reason(
-            f"{ranks_said(list(within))}: main thread in {kinds.most_common(1)[0][0]}",
-            job.ranks[min(within)].ref("rank.stack"),
-        )
         own = Reason(f"rank {rank}: main thread in {wait}", view.ref("rank.stack"))
         yield Suspect(
             view,
             "is not in the collective that the others are in",
             (peers, own),
-            ("rank_elsewhere_by_stack",),
-            waiting=frozenset(within),
+            (_elsewhere(view, proven),),
+            waiting=waiting,
         )
+
+
+def _by_node(job: Job, within: set[int], outside: list[int]) -> bool:
+    """Whether the two sides are whole nodes: then it is no chance that half of the ranks are elsewhere."""
+    here, there = ({job.ranks[rank].node for rank in some} for some in (within, outside))
+    return len(within) >= len(outside) > 1 and len(there) == 1 and not here & there and "" not in here | there
+
+
+def _elsewhere(view: RankView, proven: bool) -> str:
+    if proven:
+        return "rank_elsewhere_while_it_stands"
+    return "rank_elsewhere_twice" if seen_twice(view) else "rank_elsewhere_by_stack"
 
 
 def _who(event: LogEvent) -> str:

@@ -14,6 +14,7 @@ from probes.intake.sorting import Brought, DumpFile
 from probes.intake.who import Who, world_of
 
 MOST_RANKS = 131_072
+APART_S = 0.01  # one entry told twice differs by rounding only
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,14 @@ def dump_readings(
                 held.setdefault(rank, []).append(_held(file, rank, who))
             except ParseError as error:
                 yield Unread(file.ref, str(error))
+    others = _other_runs(held)
+    for rank, some in list(held.items()):
+        for one in [one for one in some if one.taken_with in others]:
+            yield Unread(
+                one.file.ref, "a dump of another run than the newest ones here: two runs are not judged as one"
+            )
+        held[rank] = [one for one in some if one.taken_with not in others]
+    held = {rank: some for rank, some in held.items() if some}
     best = {rank: max(some, key=lambda one: one.score) for rank, some in held.items()}
     outdated = _outdated(held, best)
     for rank in sorted(outdated):
@@ -60,6 +69,40 @@ def dump_readings(
         facts = FlightRecorder(one.dump.host, (one.dump,), (), 0)
         yield one.file.ref, reading(one.dump.host, "rank.flight_recorder", facts)
     yield from _missing(best, refused, who, reading)
+
+
+def _other_runs(held: dict[int, list[_Held]]) -> set[str]:
+    """Of what was taken together, what contradicts the newest: one process cannot have made one entry at two moments.
+    Two runs, or two jobs, lie in one folder then."""
+    newest: dict[str, float] = {}
+    for some in held.values():
+        for one in some:
+            newest[one.taken_with] = max(newest.get(one.taken_with, 0.0), max(_made(one).values(), default=0.0))
+    if len(newest) < 2:
+        return set()
+    last = max(newest, key=lambda name: newest[name])
+    found: set[str] = set()
+    for some in held.values():
+        of_last = [one for one in some if one.taken_with == last]
+        found |= {one.taken_with for one in some for other in of_last if one is not other and _contradicts(one, other)}
+    return found - {last}
+
+
+def _made(one: _Held) -> dict[int, float]:
+    """Record -> when it was made, as far as the dump tells."""
+    rows = (entry for group in one.dump.groups for entry in (*group.last, *group.pending))
+    return {row.record: row.created_at for row in rows if row.record is not None and row.created_at is not None}
+
+
+def _contradicts(one: _Held, other: _Held) -> bool:
+    """Whether two dumps cannot be of one process: an entry made at two moments, or a later one made earlier."""
+    ours, theirs = _made(one), _made(other)
+    if not ours or not theirs:
+        return False
+    if any(abs(ours[record] - theirs[record]) > APART_S for record in ours.keys() & theirs.keys()):
+        return True
+    early, late = sorted((ours, theirs), key=max)
+    return max(late) > max(early) and late[max(late)] < early[max(early)] - APART_S
 
 
 def _missing(

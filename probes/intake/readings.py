@@ -22,6 +22,7 @@ from probes.intake.items import Unread
 from probes.intake.sorting import Brought, NodeFile, StackFile
 from probes.intake.who import Who
 
+MOST_LOOKS = 8  # earlier dumps of a process that are kept
 Found = tuple[str, Reading]  # (file, what it told)
 
 
@@ -149,6 +150,7 @@ def _still(process: Process, one: _Seen) -> bool:
 
 def _stacks(brought: Brought, who: Who, extracts: _Extracts) -> Iterator[Found | Unread]:
     best: dict[tuple[object, ...], tuple[tuple[int, ...], StackFile, ProcessStack]] = {}
+    looks: dict[tuple[object, ...], list[ProcessStack]] = {}
     for file in brought.stacks:
         nameless = 0
         for process in file.processes:
@@ -160,11 +162,19 @@ def _stacks(brought: Brought, who: Who, extracts: _Extracts) -> Iterator[Found |
             name = process.pid if process.pid is not None else f"child {who.names[file.inside].child}"
             key = (rank, name if worker else "main")
             score = _score(file, told)
+            if told.main is not None and told.main.frames:
+                looks.setdefault(key, []).append(told)
             if key not in best or score >= best[key][0]:  # of two moments the later, by the order of names
                 best[key] = (score, file, told)
         if nameless == len(file.processes) and file.form >= 0:
             yield Unread(file.ref, "a stack, but no file says of which rank")
-    yield from _stack_readings(who, ((file, process) for _, file, process in best.values()))
+    whole = ((file, _with_looks(process, looks.get(key, []))) for key, (_, file, process) in best.items())
+    yield from _stack_readings(who, whole)
+
+
+def _with_looks(process: ProcessStack, looks: list[ProcessStack]) -> ProcessStack:
+    """With what the other dumps of it showed: a tool that ran twice looked at two moments."""
+    return dataclasses.replace(process, earlier=tuple(one.look for one in looks if one is not process)[-MOST_LOOKS:])
 
 
 def _stack_readings(who: Who, found: Iterable[tuple[StackFile, ProcessStack]]) -> Iterator[Found]:

@@ -4,32 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Rule
-from probes.diagnosis.job import quoted
+from probes.catalog._log_events import LogEvent, RankLog
+from probes.diagnosis.core import Evidence, Hypothesis, Rule, Seen
+from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.suspects import shared
 
 CAUSE = "fw.nan_gradient"
+APART_S = 1.0  # judgement: what came by a reduction is met by all within a step
+MOST = 6  # ranks whose lines are told
+Said = tuple[LogEvent, RankLog, Seen]
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Ranks that met NaN and then left something out are told one by one; those that only wrote of it together: a
+    reduction hands NaN to all, so the one that wrote first says most."""
     late = set(evidence.suspects) | {rank for stall in evidence.stalls.all for rank in stall.odd}
-    told: set[int] = set()
+    first: dict[int, Said] = {}
     for event, log, seen in evidence.job.said("nan"):
-        if event.rank is None or event.rank in told:
-            continue
-        told.add(event.rank)
-        view = evidence.job.view(event.rank)
-        behind = event.rank in late
-        after = ", and then left out what the others wait in" if behind else ""
-        yield Hypothesis(
-            CAUSE,
-            view.subject,
-            f"{view.headline} met NaN or infinity{after}",
-            (quoted(event, log, seen),),
-            ("nan_then_behind",) if behind else ("nan_in_log",),
-            would_change=("finite values before every reduction",),
-            ranks=frozenset({event.rank}),
-            nodes=frozenset({view.node}),
-        )
+        if event.rank is not None:
+            first.setdefault(event.rank, (event, log, seen))
+    for rank in sorted(set(first) & late)[:MOST]:
+        says = "met NaN or infinity, and then left out what the others wait in"
+        yield _hypothesis([evidence.job.view(rank)], says, [first[rank]], "nan_then_behind")
+    alone = sorted(set(first) - late, key=lambda rank: (first[rank][0].at is None, first[rank][0].at or 0.0, rank))
+    if not alone:
+        return
+    moments = [first[rank][0].at for rank in alone[:2]]
+    leads = len(moments) == 2 and None not in moments and (moments[1] or 0.0) - (moments[0] or 0.0) >= APART_S
+    when = ", before all others" if leads else ""
+    some = [first[rank] for rank in alone[:MOST]]
+    views = [evidence.job.view(rank) for rank in (alone[:1] if leads else alone)]
+    yield _hypothesis(views, f"met NaN or infinity{when}", some, "nan_in_log")
+
+
+def _hypothesis(views: list[RankView], says: str, some: list[Said], signal: str) -> Hypothesis:
+    subject, called = shared(views)
+    return Hypothesis(
+        CAUSE,
+        subject,
+        f"{called} {says}",
+        tuple(quoted(*one) for one in some),
+        (signal,),
+        would_change=("finite values before every reduction",),
+        ranks=frozenset(view.rank for view in views),
+        nodes=frozenset(view.node for view in views),
+    )
 
 
 RULE = Rule((CAUSE,), judge)

@@ -1,4 +1,4 @@
-"""A rank raised or was killed; the others lost their connection to it, or still wait.
+"""A rank raised or was killed; the others lost their connection to it, or still wait. See also launcher_says.py.
 
 torchrun's "first observed failure" is a hint only: it takes whole seconds, and ranks that waited time out first.
 """
@@ -8,26 +8,39 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent, RankLog
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.catalog._log_events import LogEvent
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.log_evidence import Said, before, rank_of, when
 from probes.diagnosis.suspects import ranks_said
 
 EXITED = "fw.rank_exited"
 # Exceptions that tell of another rank's end or of waiting: never the cause of it.
-OF_OTHERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "ChildFailedError",
+OF_OTHERS = ("CalledProcessError", "ProcessRaisedException", "ProcessExitedException", "ActorDiedError",
+    "RayActorError", "RayTaskError", "WorkerCrashedError", "RendezvousTimeoutError", "RendezvousConnectionError",
+    "RendezvousClosedError", "RendezvousStateError", "KeyboardInterrupt", "DistBackendError",
+    "DistNetworkError", "DistStoreError", "ChildFailedError",
     "SignalException", "DistError", "BrokenPipeError", "ConnectionResetError", "ConnectionError",
     "EOFError", "TimeoutError")  # fmt: skip
 WORDS_OF_OTHERS = ("onnection closed by peer", "onnection reset by peer", "Timed out waiting",
     "NCCL communicator was aborted", "ncclRemoteError", "Broken pipe", "monitoredBarrier", "failed to connect",
     "wait timeout", "DataLoader worker", "Detected mismatch between collectives", "did not receive grad",
     "finished reduction in the prior iteration", "Application timeout caused pair closure",
-    "remote process exited", "NCCL error", "unhandled system error", "ncclSystemError")  # fmt: skip
+    "remote process exited", "NCCL error", "unhandled system error", "ncclSystemError", "ncclInternalError",
+    "unhandled cuda error", "client socket", "server socket", "EADDRINUSE", "store->get", "Timeout waiting for key",
+    "Socket Timeout", "No route to host", "ddress already in use", "connectFullMesh", "SO_ERROR", "connect timeout [",
+    "process group watchdog", "watchdog thread", "marked as ready twice", "ready only once",
+    "NCCL Error", "ncclUnhandled", "ncclInvalid", "c10d::", "init_process_group")  # fmt: skip
 
 # What torch writes on a rank that waited too long, before it takes itself down with SIGABRT.
 OF_WATCHDOG = ("watchdog_timeout", "watchdog_ended", "watchdog_status", "heartbeat", "blocking_wait")
-
-Said = tuple[LogEvent, RankLog, Seen]
+# And what makes NCCL, gloo or the store raise in C++, which nobody catches: SIGABRT then is the consequence.
+OF_NETWORK = ("nccl_error", "ib_completion", "ib_route", "ib_resource", "remote_error", "peer_closed", "store_closed",
+    "bootstrap", "store_timeout", "gloo_timeout", "rendezvous", "duplicate_gpu", "nccl_version_mismatch")  # fmt: skip
+TRIES = ("failed to connect", "cannot be retrieved", "keep-alive")  # written while a job starts, and tries again
+BROKE = (-11, -6, -7)  # SIGSEGV, SIGABRT, SIGBUS
+KILLED_AFTER_S = 20.0  # torchrun kills 30 s after SIGTERM (PContext.close); its times are whole seconds
+SAME_MOMENT_S = 1.0  # judgement: ranks that raise the same within this time raise it by themselves
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -45,9 +58,9 @@ def aborted_at_exit(evidence: Evidence) -> set[int]:
 
 
 def own_exceptions(evidence: Evidence) -> list[Said]:
-    """Tracebacks that are not about another rank's end, the earliest first; those without a time last."""
+    """Tracebacks that are not about another rank's end, the earliest first by corrected time; those without last."""
     found = [one for one in evidence.job.said("traceback") if not _of_others(one[0])]
-    return sorted(found, key=lambda one: one[0].at if one[0].at is not None else float("inf"))
+    return sorted(found, key=lambda one: at if (at := when(evidence, one)) is not None else float("inf"))
 
 
 def _of_others(event: LogEvent) -> bool:
@@ -61,35 +74,84 @@ def _of_others(event: LogEvent) -> bool:
 
 def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
     """By a signal that torchrun did not send: its list shows -9, -11 ...; SIGTERM is what it sends the survivors."""
-    waited = {event.rank for event, _, _ in evidence.job.said(*OF_WATCHDOG)}
     aborted = aborted_at_exit(evidence)
-    for event, log, seen in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
-        rank = event.rank if event.rank is not None else next(iter(event.about), None)
-        if rank is None or event.secondary or event.code is None or event.code >= 0 or event.code in (-15, -2, -1):
-            continue
-        if event.code == -6 and any(one.rank == rank for one, _, _ in evidence.job.said("collective_mismatch")):
-            continue  # gloo aborts the rank that receives more than it expects: told by another rule
-        if event.code == -6 and rank in waited:
-            continue  # torch's watchdog ends the ranks that waited too long, by an exception that nobody catches
-        if event.code == -6 and not any(one.rank == rank for one, _, _ in evidence.job.events):
-            yield _exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), ("abort_of_unknown_reason",))
+    for rank, one in own_ends(evidence):
+        event, log, seen = one
+        if event.code == -6 and not any(told.rank == rank for told, _, _ in evidence.job.events):
+            yield exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), ("abort_of_unknown_reason",))
             continue
         if rank in aborted:
-            reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or _signal(event.code)}")
+            reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or signal_name(event.code or 0)}")
             says = "aborted while it was ending, after its program was done"
-            yield _exited(evidence, rank, says, (reason,), ("abort_at_exit",))
+            yield exited(evidence, rank, says, (reason,), ("abort_at_exit",))
             continue
-        name = event.name or _signal(event.code)
+        name = event.name if event.kind == "fatal_signal" and event.name else signal_name(event.code or 0)
         says = f"rank {rank} ended by {name}"
         signals = ("exit_by_signal", *(("named_by_torchrun",) if _first(event) else ()))
-        yield _exited(evidence, rank, f"ended by {name}", (quoted(event, log, seen, says),), signals)
+        yield exited(evidence, rank, f"ended by {name}", (quoted(event, log, seen, says),), signals)
+
+
+def own_ends(evidence: Evidence) -> Iterator[tuple[int, Said]]:
+    """(rank, line) of ends by a signal that do not follow from waiting, or from a connection that was lost."""
+    waited = _first_by_rank(evidence, (*OF_WATCHDOG, *OF_NETWORK))
+    explained = {told.rank for told, _, _ in evidence.job.said("collective_mismatch")}
+    explained |= {told.rank for told, _, _ in evidence.job.said("fatal_signal") if told.secondary}
+    explained |= {told.rank for told, _, _ in evidence.job.said("traceback") if told.name in OF_OTHERS}
+    for one in _signals(evidence):
+        event = one[0]
+        rank = event.rank if event.rank is not None else next(iter(event.about), rank_of(evidence, one))
+        if rank is None or (event.code == -6 and rank in explained):
+            continue  # gloo aborts the rank that receives more than it expects, torch whoever lost a peer
+        if event.code in BROKE and rank in waited and before(evidence, one, waited[rank]) is not True:
+            continue  # torch ends the ranks that waited too long, by an exception that nobody catches
+        yield rank, one
+
+
+def _signals(evidence: Evidence) -> Iterator[Said]:
+    """Ends by a signal that nobody who cleans up has sent. srun and torchrun kill what is left when one task failed:
+    with srun the first line counts, with torchrun no SIGKILL that comes as long after another end as it waits."""
+    ended = [
+        one for one in evidence.job.said("torchrun_failure") if one[0].about and one[0].code not in (None, -9, -15)
+    ]
+    first = min((at for one in ended if (at := when(evidence, one)) is not None), default=None)
+    told: set[int] = set()
+    for one in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
+        event, log, _ = one
+        if event.kind == "scheduler_kill" and "tasks" in event.more:
+            if id(log) in told or len(event.about) > 1:
+                told.add(id(log))
+                continue
+            told.add(id(log))
+        if event.secondary or event.code is None or event.code >= 0 or event.code in (-15, -2, -1):
+            continue
+        at = when(evidence, one)
+        if event.kind == "torchrun_failure" and event.code == -9 and first and at and at - first >= KILLED_AFTER_S:
+            continue
+        yield one
+
+
+def _first_by_rank(evidence: Evidence, kinds: tuple[str, ...]) -> dict[int | None, Said]:
+    found: dict[int | None, Said] = {}
+    for one in evidence.job.said(*kinds):
+        if one[0].kind == "rendezvous" and one[0].name in TRIES:
+            continue
+        there = found.get(one[0].rank)
+        if there is None or before(evidence, one, there):
+            found[one[0].rank] = one
+    return found
 
 
 def _raised(evidence: Evidence) -> Iterator[Hypothesis]:
     """The earliest exception of its own; a later one may follow from it."""
     named = {one.rank for one, _, _ in evidence.job.said("torchrun_failure") if _first(one)}
     told: set[int] = set()
-    for event, log, seen in own_exceptions(evidence):
+    exceptions = own_exceptions(evidence)
+    together = _together(evidence, exceptions)
+    if len({one[0].rank for one in together}) > 1:
+        yield _all_raised(evidence, together)
+        exceptions = [one for one in exceptions if one not in together]
+        told |= {one[0].rank for one in together if one[0].rank is not None}
+    for event, log, seen in exceptions:
         if event.rank is None or event.rank in told:
             continue
         signals: tuple[str, ...] = ("own_exception",) if not told else ("exit_code",)
@@ -97,13 +159,44 @@ def _raised(evidence: Evidence) -> Iterator[Hypothesis]:
         told.add(event.rank)
         place = f" at {event.where}" if event.where else ""
         says = f"rank {event.rank} raised {event.text[:160]}{place}"
-        yield _exited(
+        yield exited(
             evidence,
             event.rank,
             f"raised {event.name or 'an exception'}{place}",
             (quoted(event, log, seen, says),),
             signals,
         )
+
+
+def _together(evidence: Evidence, exceptions: list[Said]) -> list[Said]:
+    """The first exception, with those of other ranks that are the same and not later."""
+    if not exceptions:
+        return []
+    first, at = exceptions[0], when(evidence, exceptions[0])
+    alike = []
+    for one in exceptions:
+        mine = when(evidence, one)
+        same = (one[0].name, one[0].where) == (first[0].name, first[0].where)
+        if same and ((mine is None and at is None) or (mine and at and mine - at <= SAME_MOMENT_S)):
+            alike.append(one)
+    return alike
+
+
+def _all_raised(evidence: Evidence, said: list[Said]) -> Hypothesis:
+    event = said[0][0]
+    ranks = frozenset(one[0].rank for one in said if one[0].rank is not None)
+    place = f" at {event.where}" if event.where else ""
+    who = ranks_said(ranks)
+    return Hypothesis(
+        EXITED,
+        {},
+        f"{who[:1].upper()}{who[1:]} raised {event.name or 'an exception'}{place}, each by itself",
+        tuple(quoted(*one) for one in said[:3]),
+        ("exception_on_all",),
+        would_change=("one of them clearly earlier than the others",),
+        ranks=ranks,
+        nodes=frozenset(evidence.job.view(rank).node for rank in ranks),
+    )
 
 
 def _gone(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -132,10 +225,10 @@ def _gone(evidence: Evidence) -> Iterator[Hypothesis]:
         next(iter(there.values())).ref("rank.map"),
     )
     for rank in absent[:8]:
-        yield _exited(evidence, rank, "has no process any more", (because,), ("rank_gone",))
+        yield exited(evidence, rank, "has no process any more", (because,), ("rank_gone",))
 
 
-def _exited(
+def exited(
     evidence: Evidence, rank: int, says: str, because: tuple[Reason, ...], signals: tuple[str, ...],
     against: tuple[Reason, ...] = (),
 ) -> Hypothesis:  # fmt: skip
@@ -157,7 +250,7 @@ def _first(event: LogEvent) -> bool:
     return bool(event.more.get("root_cause") or event.more.get("first"))
 
 
-def _signal(code: int) -> str:
+def signal_name(code: int) -> str:
     try:
         return signal.Signals(-code).name
     except ValueError:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import RankView
+from probes.diagnosis.suspects import shared
 
 WORDS = {"T": ("stopped", "state_stopped"), "t": ("held by a tracer", "state_traced")}
 
 
+MOST = 8  # stopped ranks that are told one by one; more have one reason
+
+
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    for view in evidence.job.ranks.values():
-        if not view.stopped:
-            continue
+    stopped = [view for view in evidence.job.ranks.values() if view.stopped]
+    if len(stopped) > MOST:
+        yield _many(stopped)
+        return
+    for view in stopped:
         process, stack = view.process, view.stack
         state = process.state if process is not None else stack.state if stack is not None else "T"
         word, signal = WORDS[state]
@@ -37,6 +44,23 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({view.rank}),
             nodes=frozenset({view.node}),
         )
+
+
+def _many(views: list[RankView]) -> Hypothesis:
+    subject, called = shared(views)
+    return Hypothesis(
+        "fw.rank_stopped",
+        subject,
+        f"{called} are stopped: they enter no collective until they are continued",
+        tuple(
+            Reason(f"process {view.pid or ''} of rank {view.rank} is stopped", view.ref("rank.process", "rank.stack"))
+            for view in views[:MOST]
+        ),
+        ("state_stopped",),
+        would_change=("the ranks in another state at a second look",),
+        ranks=frozenset(view.rank for view in views),
+        nodes=frozenset(view.node for view in views),
+    )
 
 
 RULE = Rule(("fw.rank_stopped",), judge)

@@ -1,0 +1,130 @@
+"""Lines of what starts and ends the ranks: Slurm, Kubernetes, torchrun, mpirun, DeepSpeed, clouds.
+
+Source   srun(1), slurmstepd (mgr.c, req.c), torch.distributed.elastic (agent/server/api.py, multiprocessing/api.py),
+         deepspeed/launcher/launch.py, mpirun(1) of Open MPI, kubelet's and the scheduler's reasons of events
+Units    none
+Shape    SHAPES, tried by _log_python.read; marked(event) adds exit codes, ranks, and what is a consequence
+Errors   none
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import signal as signals
+
+from probes.catalog._log_events import LogEvent
+from probes.catalog._log_shapes import shape
+
+SHAPES = (
+    shape(
+        "scheduler_kill",
+        "DUE TO",
+        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) CANCELLED AT .{1,40}? "
+        r"DUE TO (?P<name>[A-Z ]{3,60})",
+    ),
+    shape(
+        "scheduler_kill",
+        "CANCELLED AT",
+        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) (?P<name>CANCELLED)",
+    ),
+    shape("scheduler_kill", "oom", r"slurmstepd.{0,80}(?P<name>oom[-_]kill event)"),
+    # sacct(1): a row begins with the job's or step's number
+    *(
+        shape(
+            "scheduler_kill",
+            word,
+            r"^\s{0,8}(?P<step>\d{1,10}(?:[._+][\w+]{1,20})?)[\s|].{0,300}?"
+            r"(?P<name>OUT_OF_ME\w{0,5}|NODE_FAIL|PREEMPTED|TIMEOUT|CANCELLED by \d{1,10})\b",
+        )
+        for word in ("OUT_OF_ME", "NODE_FAIL", "PREEMPTED", "TIMEOUT", "CANCELLED by")
+    ),
+    shape("scheduler_kill", "memory limit", r"slurmstepd.{0,80}(?P<name>Exceeded (?:step|job) memory limit)"),
+    shape(
+        "scheduler_kill",
+        "srun: error",
+        r"srun: error: (?P<peer>\S{1,120}): tasks? (?P<tasks>[\d,-]{1,200}): (?P<name>[\w ]{3,60})",
+    ),
+    shape("scheduler_kill", "Node failure", r"srun: error: (?P<name>Node failure) on (?P<peer>\S{1,120})"),
+    shape("scheduler_kill", "OOMKilled", r"\b(?P<name>OOMKilled)\b"),
+    shape("scheduler_kill", "low on resource", r"low on resource: (?P<short_of>[\w-]{1,40})", name="Evicted"),
+    shape("scheduler_kill", "Evicted", r"(?:[Rr]eason|[Ss]tatus|Warning)\W{1,20}(?P<name>Evicted)\b"),
+    shape("scheduler_kill", "TaintManagerEviction"),
+    shape(
+        "scheduler_kill",
+        "reempt",
+        r"(?P<name>Preempted by|Preempted in order|[Pp]reemption notice|is being preempted)",
+    ),
+    shape("scheduler_kill", "nterruption", r"(?P<name>[Ss]pot (?:[Ii]nstance )?[Ii]nterruption)"),
+    shape("scheduler_kill", "node shutdown", r"(?P<name>imminent node shutdown)"),
+    shape("agent_signal", "death signal", r"Received (?:Signals\.)?(?P<name>SIG\w{2,8}|\d{1,2}) death signal"),
+    shape("agent_signal", "got signal", r"SignalException: Process (?P<pid>\d{1,9}) got signal: (?P<name>\d{1,2})"),
+    shape(
+        "ranks_restarted",
+        "will restart worker group",
+        r"Worker group \w{1,20}\. (?P<left>\d{1,5})/(?P<total>\d{1,5}) attempts left",
+    ),
+    shape(
+        "torchrun_signal",
+        "closing signal",
+        r"Sending process (?P<pid>\d{1,9}) closing signal (?P<name>SIG\w{2,8})",
+        secondary=True,
+    ),
+    shape("torchrun_signal", "Killing subprocess", r"Killing subprocess (?P<pid>\d{1,9})", secondary=True),
+    shape("torchrun_signal", "Job step aborted", secondary=True),
+    shape(
+        "torchrun_failure",
+        "failed (exitcode",
+        r"failed \(exitcode: (?P<code>-?\d{1,4})\) local_rank: (?P<local_rank>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)",
+    ),
+    shape("torchrun_failure", "exits with return code", r"exits with return code = (?P<code>-?\d{1,4})"),
+    shape(
+        "torchrun_failure",
+        "mpirun noticed",
+        r"process rank (?P<about>\d{1,7}) with PID \d{1,9} on node (?P<peer>\S{1,120}) exited on signal "
+        r"(?P<signal>\d{1,2})",
+    ),
+)
+
+
+def marked(found: LogEvent) -> LogEvent:
+    """With exit codes as Python gives them (negative: a signal), the ranks, and whether it is a consequence."""
+    if found.kind == "scheduler_kill":  # of no rank, also where it stands in a rank's file
+        tasks = _tasks(str(found.more.get("tasks", "")))
+        code = _code(found.name) if tasks else None
+        return dataclasses.replace(found, rank=None, about=tasks, code=code, secondary=code == -15)
+    if found.kind == "agent_signal":
+        name = _signal(int(found.name)) if found.name.isdecimal() else found.name
+        return dataclasses.replace(found, name=name)
+    if found.kind == "torchrun_failure":
+        sent = found.more.get("signal")
+        code = -sent if isinstance(sent, int) else found.code
+        return dataclasses.replace(found, rank=None, code=code, secondary=code == -15)
+    return found
+
+
+_WORDS = {"Killed": -9, "Segmentation fault": -11, "Aborted": -6, "Bus error": -7, "Terminated": -15,
+    "Illegal instruction": -4, "Floating point exception": -8, "Interrupt": -2}  # fmt: skip
+
+
+def _code(name: str) -> int | None:
+    """What srun says of a task's end: a signal in words, or "Exited with exit code 1"."""
+    number = re.search(r"exit code (\d{1,3})", name)
+    return int(number[1]) if number else next((code for word, code in _WORDS.items() if name.startswith(word)), None)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _tasks(text: str) -> tuple[int, ...]:
+    """`0,3-5` as numbers, 64 at most: with srun a task's number is its rank."""
+    found: list[int] = []
+    for part in text.split(",")[:64]:
+        ends = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7}))?", part)
+        if ends:
+            found += range(int(ends[1]), min(int(ends[2] or ends[1]), int(ends[1]) + 63) + 1)
+    return tuple(found[:64])

@@ -1,0 +1,78 @@
+"""Lines of NCCL 2.4 to 2.30 (and RCCL) that are no errors: set-up, rings and trees, links, networks, settings, calls.
+
+Source   NCCL: init.cc, bootstrap.cc, transport/{net_ib,net_socket}.cc, graph/{connect,paths}.cc, param.cc, enqueue.cc
+Units    none; opCount is hexadecimal; mtu is the enumeration of verbs: 1 to 5 are 256, 512, 1024, 2048, 4096 bytes
+Shape    SHAPES, tried by _log_nccl.read
+Errors   none
+"""
+
+from __future__ import annotations
+
+from probes.catalog._log_shapes import shape
+
+_COMM = (
+    r"comm (?P<comm>0x[0-9a-fA-F]{1,16}|\(nil\)) rank (?P<comm_rank>\d{1,7}) n[rR]anks (?P<ranks>\d{1,7})"
+    r"(?: cudaDev (?P<cuda>-?\d{1,4}))?(?: nvmlDev (?P<nvml>-?\d{1,4}))?(?: busId (?P<bus>[0-9a-f]{1,16}))?"
+    r"(?: commId (?P<group>0x[0-9a-f]{1,16}))?"
+)
+
+# "nranks" are those of this communicator, not of the job.
+SHAPES = (
+    shape("nccl_init_done", "Init COMPLETE", _COMM),
+    shape("nccl_init_start", "Init START", _COMM),
+    shape(
+        "nccl_topology",
+        " localRanks ",
+        r"comm (?P<comm>0x[0-9a-fA-F]{1,16}) rank (?P<comm_rank>\d{1,7}) nRanks (?P<ranks>\d{1,7})"
+        r" nNodes (?P<nodes>\d{1,7}) localRanks (?P<local_ranks>\d{1,5}) localRank (?P<local_rank>\d{1,5})",
+    ),
+    shape(
+        "nccl_ring",
+        "Ring ",
+        r"Ring (?P<channel>\d{1,3}) : (?P<prev>\d{1,7}) -> (?P<me>\d{1,7}) -> (?P<next>\d{1,7})",
+    ),
+    shape(
+        "nccl_ring",
+        "Channel ",
+        r"Channel (?P<channel>\d{1,3})/(?P<channels>\d{1,3}) : (?P<order> {0,8}\d{1,7}(?: {1,8}\d{1,7}){0,4000})$",
+    ),
+    shape("nccl_tree", "Trees [", r"Trees (?P<name>\[\d{1,3}\] .{1,2000})"),
+    shape(
+        "nccl_channels",
+        "coll channels",
+        r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
+        r"(?:, (?P<nvls>\d{1,5}) nvls channels)?(?:, (?P<p2p>\d{1,5}) p2p channels)?"
+        r"(?:, (?P<per_peer>\d{1,5}) p2p channels per peer)?",
+    ),
+    shape("nccl_channels", "Connected all", r"(?P<name>Connected all (?:rings|trees))"),
+    shape(
+        "nccl_link",
+        " via ",
+        r"Channel (?P<channel>\d{1,3})(?:/\d{1,3})? : (?P<from>\d{1,7})\[[0-9a-f]{1,16}\] -> "
+        r"(?P<to>\d{1,7})\[[0-9a-f]{1,16}\] (?:\[(?P<direction>send|receive)\] )?via (?P<name>[A-Z][\w/()]{1,60})",
+    ),
+    shape("nccl_net", "ootstrap", r"(?P<name>Bootstrap) ?: Using (?P<devices>\S.{1,300})"),
+    shape("nccl_net", "Using network", r"Using network (?P<name>[\w-]{1,40})"),
+    shape("nccl_net", "NET/", r"(?P<name>NET/[\w-]{1,20}) ?: Using (?P<devices>.{1,300})"),
+    shape("nccl_net", "NET/IB", r"(?P<name>NET/IB) ?: (?P<devices>No device found)"),
+    # NET/IB of 2.4 to 2.9 counts GPUs, 2.10 gives bus ids, 2.18 says for which adapter and by which module.
+    shape(
+        "nccl_gdr",
+        "GPU Direct RDMA",
+        r"GPU Direct RDMA (?:\([\w-]{1,30}\) )?(?P<name>(?i:enabled|disabled)) for "
+        r"(?:GPU (?P<gpu>[\w\[\]]{1,20}) ?/ ?)?HCA (?P<hca>\d{1,3})(?: {0,2}:? {0,2}'?(?P<where>[a-z][\w-]{1,40}))?",
+    ),
+    shape(
+        "nccl_setting", " set ", r"NCCL INFO (?P<name>NCCL_\w{2,60}) set (?:by environment )?to (?P<value>\S{1,160})"
+    ),
+    shape(
+        "nccl_qp", " qpn ", r"(?:(?:IbDev|Dev) (?P<dev>\d{1,3}) )?Port (?P<port>\d{1,3}) qpn \d{1,9} mtu (?P<mtu>\d)\b"
+    ),
+    shape("nccl_version", "CCL version", r"(?P<product>[NR]CCL) version ?:? ?(?P<name>\d[\w.+-]{2,40})"),
+    shape(
+        "nccl_call",
+        "opCount",
+        r"(?P<op>\w{3,40}): opCount (?P<op_count>[0-9a-f]{1,16}) .{0,120}?count (?P<size>\d{1,18}) datatype "
+        r"(?P<datatype>\d{1,3}).{0,40}?comm (?P<comm>0x[0-9a-f]{1,16})",
+    ),
+)

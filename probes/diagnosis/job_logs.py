@@ -1,0 +1,117 @@
+"""The logs of all ranks in the picture of a job: whose each file is, and what an earlier process of a rank wrote."""
+
+from __future__ import annotations
+
+from probes.catalog._log_events import LogEvent, RankLog
+from probes.catalog._log_findings import EARLIER, same_host
+from probes.catalog._log_given import GIVEN
+from probes.diagnosis.core import Evidence, Seen
+from probes.diagnosis.job import Job
+
+
+def add_logs(job: Job, evidence: Evidence) -> None:
+    """Add what rank.log read to the ranks that are known by now, and apart what is of processes before the present."""
+    for one in evidence.of("rank.log"):
+        for log in one.facts.logs:
+            if log.how != GIVEN:
+                _log(job, one, log)
+    _given_logs(job, evidence)
+    _apart(job)
+    for event, _, _ in job.events:  # NCCL's lines begin with the node's name
+        host = event.more.get("host")
+        if event.rank is not None and isinstance(host, str) and not job.view(event.rank).node:
+            job.view(event.rank).node = next((node for node in evidence.nodes if same_host(node, host)), host)
+
+
+def _writers(log: RankLog) -> set[int]:
+    own = {log.rank, *log.writers, *(event.rank for event in log.events)}
+    return {rank for rank in own if rank is not None}
+
+
+def _log(job: Job, seen: Seen, log: RankLog) -> None:
+    for rank in _writers(log):
+        view = job.known(seen, rank)
+        if log not in view.logs:
+            view.logs.append(log)
+    job.events += [(event, log, seen) for event in log.events]
+
+
+def _apart(job: Job) -> None:
+    """What an earlier process of a rank wrote tells nothing of the present one, and must not accuse its node."""
+    restarts: dict[int, tuple[int, int]] = {}
+    for event, log, _ in job.events:
+        if event.kind == "ranks_restarted":
+            restarts[id(log)] = max(restarts.get(id(log), (0, 0)), _place_in(event))
+    goes_on = {id(log) for event, log, _ in job.events if _place_in(event) > restarts.get(id(log), (0, 0))}
+    kept: list[tuple[LogEvent, RankLog, Seen]] = []
+    for one in job.events:
+        event, log, _ = one
+        before = id(log) in goes_on and _place_in(event) < restarts.get(id(log), (0, 0))
+        (job.earlier if before or log.how == EARLIER or _before_its_process(job, event) else kept).append(one)
+    job.events = kept
+
+
+def _place_in(event: LogEvent) -> tuple[int, int]:
+    return event.line or 0, event.offset or 0
+
+
+def _before_its_process(job: Job, event: LogEvent) -> bool:
+    """Whether it was written before the process that now is the rank began; both times are by the node's clock. What
+    names several ranks is old when it is for all of them."""
+    at = event.last_at if event.last_at is not None else event.at
+    ranks = event.about if event.rank is None else (event.rank,)
+    places = [view.place for rank in ranks if (view := job.ranks.get(rank)) is not None]
+    began = [place.start_time for place in places if place is not None and place.start_time]
+    # A second: start_time is counted in ticks since boot, lines of launchers in whole seconds.
+    return bool(at is not None and began and len(began) == len(ranks) and at < min(began) - 1.0)
+
+
+def _given_logs(job: Job, evidence: Evidence) -> None:
+    """Files that people named may lie on a file system of all nodes: whoever read one is not where its rank ran.
+
+    torchrun prints the host of each of its own ranks. Without that, the one node of several that has a rank's file.
+    What several nodes read in one file is told once, by the rank's own node where it can.
+    """
+    looked = [one for one in evidence.of("rank.log") if one.facts.given]
+    logs = [(one, log) for one in looked for log in one.facts.logs if log.how == GIVEN]
+    for rank, node in _homes(evidence, looked, logs).items():
+        view = job.view(rank)
+        view.node = view.node or node
+    told: dict[object, tuple[LogEvent, RankLog, Seen]] = {}
+    for one, log in logs:
+        for rank in _writers(log):
+            view = job.view(rank)
+            if log not in view.logs:
+                view.logs.append(log)
+            if view.node == one.node or one.probe not in view.refs:
+                view.refs[one.probe] = one.ref
+        for event in log.events:
+            key = (log.file, event.kind, event.rank, event.about, event.offset, event.stamp, event.text)
+            whose = next((rank for rank in (*event.about[:1], event.rank) if rank is not None), None)
+            if key not in told or (whose is not None and job.view(whose).node == one.node):
+                told[key] = (event, log, one)
+    job.events += told.values()
+
+
+def _homes(evidence: Evidence, looked: list[Seen], logs: list[tuple[Seen, RankLog]]) -> dict[int, str]:
+    """{rank: its node}, as far as files of given paths tell it."""
+    whole = {one.node for one in looked if all(path.fits is not None for path in one.facts.given)}
+    holders: dict[str, set[str]] = {}
+    for one, log in logs:
+        holders.setdefault(log.file, set()).add(one.node)
+    nodes_of: dict[int, set[str]] = {}
+    for _, log in logs:
+        for rank in _writers(log):
+            nodes_of.setdefault(rank, set()).update(holders[log.file])
+    homes = {rank: min(nodes) for rank, nodes in nodes_of.items() if len(nodes) == 1 and len(whole | nodes) > 1}
+    for event in (event for _, log in logs for event in log.events if event.kind == "torchrun_failure"):
+        node = _node_called(event.peer, evidence, looked)
+        homes.update(dict.fromkeys(event.about, node) if node else {})
+    return homes
+
+
+def _node_called(host: str, evidence: Evidence, looked: list[Seen]) -> str:
+    """The node that calls itself so, or is called so by us; "" when none is or several are."""
+    own = {one.node for one in looked if same_host(host, one.facts.host)}
+    found = own or {node for node in evidence.nodes if same_host(host, node)}
+    return found.pop() if len(found) == 1 else ""

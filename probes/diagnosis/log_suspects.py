@@ -1,0 +1,141 @@
+"""Ranks that others wait for, as far as the watchdog's lines of the others tell it.
+
+Weak on purpose: a rank whose log nobody brought looks like one that never came. torch's "from rank N" names the first
+that reported, not the one at fault, and counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Reason
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said
+from probes.diagnosis.rules.watchdog_mismatch import by_group
+from probes.diagnosis.suspects import Suspect, ranks_said
+
+IDLE, LESS, ABSENT, UNREAD = "idle_at_dump", "enqueued_less", "absent_from_waiting", "absent_unread"
+
+
+def by_watchdog(evidence: Evidence) -> Iterator[Suspect]:
+    waits = [waiting for waiting in by_group(evidence).values() if _at_one_place(waiting)]
+    for waiting in waits:
+        yield from _behind(evidence, waiting)
+    yield from _idle(evidence, {rank for waiting in waits for rank in waiting})
+    yield from _absent(evidence)
+    yield from _by_setup(evidence)
+
+
+def _at_one_place(waiting: dict[int, Said]) -> bool:
+    return len(waiting) > 1 and len({(one[0].seq, one[0].op) for one in waiting.values()}) == 1
+
+
+def _behind(evidence: Evidence, waiting: dict[int, Said]) -> Iterator[Suspect]:
+    """Who has not even enqueued what the others wait in, by its own account of the same group."""
+    first = next(iter(waiting.values()))
+    seq, group = first[0].seq or 0, first[0].group
+    for rank, one in _accounts(evidence, group).items():
+        enqueued = one[0].more.get("enqueued")
+        if rank in waiting or not isinstance(enqueued, int) or enqueued >= seq:
+            continue
+        says = f"rank {rank} had enqueued {enqueued} last, {ranks_said(list(waiting))} wait in #{seq} of that group"
+        yield Suspect(
+            evidence.job.view(rank),
+            f"has not enqueued what {ranks_said(list(waiting))} wait in",
+            (quoted(*one, says), quoted(*first)),
+            (LESS,),
+            waiting=frozenset(waiting),
+        )
+
+
+def _accounts(evidence: Evidence, group: str) -> dict[int, Said]:
+    """The latest that each rank told of itself in this group."""
+    return {
+        one[0].rank: one
+        for one in evidence.job.said("watchdog_status", "dump_signal")
+        if one[0].rank is not None and one[0].group == group and "enqueued" in one[0].more
+    }
+
+
+def _idle(evidence: Evidence, waiting: set[int]) -> Iterator[Suspect]:
+    """Who had completed all that it had enqueued when others timed out: it was outside of collectives."""
+    told: dict[int, Said] = {}
+    busy: set[int] = set()
+    for one in evidence.job.said("dump_signal", "watchdog_status"):
+        event = one[0]
+        if event.rank is None or "enqueued" not in event.more:
+            continue
+        if event.more["enqueued"] == event.more["completed"]:
+            told.setdefault(event.rank, one)
+        else:
+            busy.add(event.rank)
+    idle = {rank: one for rank, one in told.items() if rank not in busy | waiting}
+    others = (busy | waiting) - set(idle)
+    if len(idle) > max(1, len(others) // 2):
+        return
+    for rank, one in idle.items():
+        says = f"rank {rank} had completed all it had enqueued ({one[0].more['enqueued']}) when the others timed out"
+        yield Suspect(
+            evidence.job.view(rank),
+            "was outside of collectives when the others timed out",
+            (quoted(*one, says),),
+            (IDLE,),
+            waiting=frozenset(others),
+        )
+
+
+def _absent(evidence: Evidence) -> Iterator[Suspect]:
+    """Of a group that holds the whole job all ranks but a few wait."""
+    job, world = evidence.job, _world(evidence)
+    whole = [waiting for waiting in by_group(evidence).values() if _at_one_place(waiting) and _whole(waiting)]
+    if not world or not whole:
+        return
+    by_rank = max(whole, key=len)
+    absent = [rank for rank in range(world) if rank not in by_rank]
+    nodes = {job.view(rank).node for rank in absent}
+    one_node = len(nodes) == 1 and nodes != {""} and len(absent) * 2 < world
+    if not absent or (len(absent) > max(1, world // 8) and not one_node):
+        return
+    read = {one.rank for one, _, _ in job.events}
+    first: Said = by_rank[min(by_rank)]
+    for rank in absent:
+        says = f"{ranks_said(list(by_rank))} timed out in {first[0].op} #{first[0].seq}, rank {rank} did not"
+        known = rank in read
+        against = () if known else (Reason(f"nothing of the log of rank {rank} was read", first[2].ref),)
+        yield Suspect(
+            job.view(rank),
+            "is not among the ranks that timed out",
+            (quoted(*first, says),),
+            (ABSENT if known else UNREAD,),
+            against=against,
+            waiting=frozenset(by_rank),
+        )
+
+
+def _whole(waiting: dict[int, Said]) -> bool:
+    """Whether ranks count in this group as in the job: then it holds the job from its first rank on."""
+    return all(event.more.get("group_rank", rank) == rank for rank, (event, _, _) in waiting.items())
+
+
+def _world(evidence: Evidence) -> int | None:
+    counted = [n for event, _, _ in evidence.job.events if isinstance(n := event.more.get("ranks"), int)]
+    size: int | None = evidence.job.world_size
+    return size or max(counted, default=None)
+
+
+def _by_setup(evidence: Evidence) -> Iterator[Suspect]:
+    """Who should have begun a communicator that others wait to join."""
+    said: list[Said] = list(evidence.job.said("setup_missed"))
+    waiting = frozenset(rank for one in said if (rank := one[0].rank) is not None)
+    for one in said[:1]:
+        for rank in one[0].about:
+            if rank in waiting:
+                continue
+            says = f"{ranks_said(waiting) if waiting else 'others'} waited for rank {rank} to begin a communicator"
+            yield Suspect(
+                evidence.job.view(rank),
+                "never came to set up a communicator",
+                (quoted(*one, says),),
+                ("named_by_setup",),
+                waiting=waiting,
+            )

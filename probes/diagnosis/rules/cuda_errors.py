@@ -1,0 +1,76 @@
+"""A CUDA error on the first rank that has one; the others follow, or lose their peer.
+
+Errors of CUDA stick to their process and are reported by whatever call comes next, so the line of the program proves
+nothing about where they arose (CUDA Runtime API, cudaError_t).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, node_of, when
+
+PROGRAM, MEMORY, NVLINK, SWITCH = "gpu.app_fault", "gpu.memory_error", "gpu.nvlink_error", "gpu.nvswitch_fabric"
+OFF_BUS = "gpu.fell_off_bus"
+# Words of cudaGetErrorString -> cause, signal.
+NAMES = (
+    ("GPU is lost", OFF_BUS, "gpu_lost_told"),
+    ("nvls.cc", SWITCH, "nvls_refused"),
+    ("ECC", MEMORY, "ecc_error_told"),
+    ("NVLink", NVLINK, "nvlink_error_told"),
+    ("system not yet initialized", SWITCH, "fabric_not_ready_told"),
+    ("device-side assert", PROGRAM, "assert_on_gpu"),
+    ("illegal memory access", PROGRAM, "illegal_access"),
+    ("misaligned address", PROGRAM, "illegal_access"),
+    ("invalid program counter", PROGRAM, "illegal_access"),
+    ("illegal instruction", PROGRAM, "illegal_access"),
+    ("operation not supported on global/shared address space", PROGRAM, "illegal_access"),
+    ("unspecified launch failure", PROGRAM, "launch_failure"),
+)
+NAN_CHECK = ("checkForNaN", "CheckForNaN", "nan_check")
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    found: list[tuple[Said, str, str]] = []
+    for one in evidence.job.said("cuda_error"):
+        named = next((row for row in NAMES if row[0] in one[0].text), None)
+        if named is not None and not _by_nan_check(evidence, one):
+            found.append((one, named[1], named[2]))
+    found.sort(key=lambda item: when(evidence, item[0]) or float("inf"))
+    told: set[tuple[str, object]] = set()
+    for one, cause, signal in found:
+        event, node = one[0], node_of(evidence, one)
+        whole = bool(node) and cause == SWITCH  # a fault of the node, whichever rank meets it
+        key = (cause, node if whole else event.rank)
+        if key in told:
+            continue
+        later = bool(told)
+        told.add(key)
+        subject: dict[str, str | int] = {"node": node} if node else {}
+        if event.rank is not None and not whole:
+            subject["rank"] = event.rank
+        who = f"Rank {event.rank}" if event.rank is not None else "A rank"
+        words = {PROGRAM: "broke a rule of CUDA", MEMORY: "met an error of its GPU's memory", OFF_BUS: "lost its GPU"}
+        yield Hypothesis(
+            cause,
+            subject,
+            f"{who} on {node or 'a node'} {words.get(cause, 'met an error of the GPU fabric')}: {event.name}",
+            (quoted(*one),),
+            ("cuda_error_later",) if later else (signal,),
+            would_change=("an Xid in the kernel log that says otherwise", "an earlier failure of another rank"),
+            ranks=frozenset({event.rank}) if event.rank is not None else frozenset(),
+            nodes=frozenset({node}),
+        )
+        if len(told) >= 8:
+            return
+
+
+def _by_nan_check(evidence: Evidence, one: Said) -> bool:
+    """TORCH_NCCL_NAN_CHECK stops a rank with an assert of its own."""
+    event, log, _ = one
+    return any(word in event.text or any(word in row for row in log.tail) for word in NAN_CHECK)
+
+
+RULE = Rule((PROGRAM, MEMORY, NVLINK, SWITCH, OFF_BUS), judge)

@@ -1,0 +1,71 @@
+"""Most ranks spend their time in a synchronisation with their device that the program asked for: slow, not hung.
+
+Source   CUDA and torch: .item(), .tolist(), .cpu(), printing and nonzero() wait for all work that was enqueued before
+         them. A rank that waits for its device while the device waits in a collective is no finding
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from probes.catalog._profile import rank_named
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import RankView
+from probes.diagnosis.suspects import ranks_said, seen_twice, shared, standing
+
+CAUSE = "cpu.implicit_sync"
+MOST_RANKS = 0.5  # share of the ranks with a stack; judgement
+MOST_SAMPLES = 0.4  # of a profile; judgement
+PROFILE = "rank.profile"
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    yield from _in_profiles(evidence)
+    if evidence.suspects or standing(evidence) or evidence.stalls.cycle:
+        return  # it stands: that a rank waits for its device then follows from something else
+    stacks = [view for view in evidence.job.ranks.values() if view.stack is not None and view.stack.threads]
+    within = [view for view in stacks if (waits := view.waits) is not None and waits.kind == "device sync"]
+    if not within or len(within) < MOST_RANKS * len(stacks):
+        return
+    places = Counter(waits.at.short for view in within if (waits := view.waits) is not None and waits.at is not None)
+    where = f", most at {places.most_common(1)[0][0]}" if places else ""
+    twice = sum(seen_twice(view) for view in within) >= MOST_RANKS * len(stacks)
+    said = f"{ranks_said([view.rank for view in within])} of {len(stacks)}"
+    yield _hypothesis(
+        within,
+        f"{said} wait for their device where the program asks it{where}",
+        tuple(Reason(f"rank {view.rank}: main thread in {view.waits}", view.ref("rank.stack")) for view in within[:4]),
+        "in_device_sync_twice" if twice else "in_device_sync_once",
+    )
+
+
+def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
+    for seen in evidence.of(PROFILE):
+        profile, rank = seen.facts, rank_named(seen.ref)
+        if profile.total and profile.sync >= MOST_SAMPLES * profile.total:
+            share = f"{100 * profile.sync / profile.total:.0f} % of {profile.total} samples"
+            where = f", most below {profile.sync_at}" if profile.sync_at else ""
+            views = [evidence.job.view(rank)] if rank is not None else []
+            yield _hypothesis(
+                views,
+                f"The program waits for its device in {share}{where}",
+                (Reason(f"{share} are in a synchronisation with the device{where}", seen.ref),),
+                "sync_in_profile",
+            )
+
+
+def _hypothesis(views: list[RankView], says: str, because: tuple[Reason, ...], signal: str) -> Hypothesis:
+    return Hypothesis(
+        CAUSE,
+        shared(views)[0] if views else {},
+        says[:1].upper() + says[1:],
+        because,
+        (signal,),
+        would_change=("the same with those calls left out", "looks at which most ranks are elsewhere"),
+        ranks=frozenset(view.rank for view in views),
+        nodes=frozenset(view.node for view in views),
+    )
+
+
+RULE = Rule((CAUSE,), judge)

@@ -1,0 +1,82 @@
+"""What launchers and NCCL's service threads say of a rank's end, where the rank itself says nothing.
+
+Hints, mostly weak: they see the first end that reaches them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import node_of, placed, rank_of, when
+from probes.diagnosis.rules.rank_exited import (
+    EXITED,
+    OF_NETWORK,
+    OF_WATCHDOG,
+    TRIES,
+    exited,
+    own_exceptions,
+    signal_name,
+)
+
+CLOSED = ("peer_closed", "store_closed", "remote_error")
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    # Where the network itself failed, an end that only others tell is more likely its consequence.
+    network = evidence.job.said(*(kind for kind in OF_NETWORK if kind not in CLOSED))
+    if all(one[0].kind == "rendezvous" and one[0].name in TRIES for one in network):
+        yield from _by_code(evidence)
+        yield from _closed_first(evidence)
+    yield from _nameless(evidence)
+
+
+def _by_code(evidence: Evidence) -> Iterator[Hypothesis]:
+    """The first task that srun says has failed, where its own log tells nothing."""
+    told: set[int] = set()
+    for event, log, seen in evidence.job.said("scheduler_kill"):
+        if "tasks" not in event.more or id(log) in told:
+            continue
+        told.add(id(log))
+        if len(event.about) != 1 or (event.code or 0) <= 0 or own_exceptions(evidence):
+            continue
+        rank = event.about[0]
+        if any(one.rank == rank for one, _, _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK)):
+            continue  # it gave up on others
+        yield exited(evidence, rank, f"exited with code {event.code}", (quoted(event, log, seen),), ("exit_code",))
+
+
+def _closed_first(evidence: Evidence) -> Iterator[Hypothesis]:
+    """NCCL's service thread tells which rank of its node went; the first of these went first (Megatron-LM#735)."""
+    said = [one for one in evidence.job.said("peer_closed") if isinstance(one[0].more.get("local_rank"), int)]
+    if not said:
+        return
+    one = min(said, key=lambda said: (when(evidence, said) or float("inf"), said[0].line or 0))
+    node, local = node_of(evidence, one), one[0].more["local_rank"]
+    ranks = placed(evidence, node, int(local))
+    if len(ranks) == 1:
+        says = "closed its connections before the other ranks of its node did"
+        yield exited(evidence, ranks.pop(), says, (quoted(*one),), ("closed_first",))
+
+
+def _nameless(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A process of the job ended by a signal, and nothing tells which rank it was."""
+    said = list(evidence.job.said("torchrun_failure"))
+    nameless = [one for one in said if one[0].code in (-9, -11, -7) and rank_of(evidence, one) is None]
+    if not nameless or any(one[0].about for one in said):
+        return  # torchrun's list says more
+    event, node = nameless[0][0], node_of(evidence, nameless[0])
+    yield Hypothesis(
+        EXITED,
+        {"node": node} if node else {},
+        f"A rank{f' on {node}' if node else ''} ended by {signal_name(event.code or 0)}",
+        (quoted(*nameless[0]),),
+        ("ended_nameless",),
+        would_change=("which rank it was: torchrun's list of failures, or its kernel log",),
+        ranks=frozenset(evidence.job.ranks),
+        nodes=frozenset({node}),
+    )
+
+
+RULE = Rule((EXITED,), judge)

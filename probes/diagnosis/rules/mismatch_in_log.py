@@ -1,0 +1,93 @@
+"""Logs that say it themselves: ranks ran different collectives, or passed different sizes.
+
+Source   torch's TORCH_DISTRIBUTED_DEBUG=DETAIL compares fingerprints; gloo/allreduce.cc aborts on a wrong length
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from probes.catalog._log_events import LogEvent
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import quoted
+
+MISMATCH, SHAPE = "fw.collective_mismatch", "fw.collective_shape_mismatch"
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    """What the logs say: each names itself and one that differs, so the rank that most lines name is the odd one."""
+    events = list(evidence.job.said("collective_mismatch"))
+    for event, log, seen in events:
+        if event.name.startswith("gloo") and event.rank is not None:
+            yield from _too_much(evidence, event, quoted(event, log, seen))
+    named = Counter(rank for event, _, _ in events for rank in dict.fromkeys(event.about))
+    if not named:
+        return
+    ops = {(event.op, event.more.get("peer_op")) for event, _, _ in events if event.op}
+    cause = MISMATCH if any(one != other for one, other in ops) else SHAPE
+    rank = _most(named)
+    view = evidence.job.view(rank) if rank is not None else None
+    what = "another collective" if cause == MISMATCH else "other sizes or types"
+    says = f"{view.headline} runs {what} than its peers" if view else f"Ranks run {what}, and each names another"
+    yield Hypothesis(
+        cause,
+        view.subject if view is not None else {},
+        says,
+        tuple(quoted(*one) for one in events[:3]),
+        ("mismatch_in_log",),
+        would_change=("a line of another rank that names somebody else",),
+        ranks=frozenset(evidence.job.ranks),
+        nodes=frozenset(evidence.nodes),
+    )
+
+
+def _too_much(evidence: Evidence, event: LogEvent, reason: Reason) -> Iterator[Hypothesis]:
+    """Gloo aborts the rank that receives more than it expects. In its ring a rank receives from the next one, so either
+    this one passed too little or the next one too much: nothing on this side proves which. Where the two numbers are
+    those of float32 and float64 for one count, the rank with float64 is nearly always the one that slipped.
+
+    Source: gloo/allreduce.cc, ring algorithm ("recvRank", "segmentBytes")."""
+    rank = event.rank or 0
+    world = evidence.job.world_size or len(evidence.job.ranks)
+    sender = (rank + 1) % world if world > 1 else rank
+    expected, received = event.more.get("expected"), event.more.get("received")
+    doubled = isinstance(expected, int) and isinstance(received, int) and _wider(expected, received, world)
+    for one, word in ((rank, "less"), (sender, "more")):
+        view = evidence.job.view(one)
+        signals = ("draw",) if one == sender else ("draw", "aborted_on_receipt")
+        if doubled and one == sender:
+            signals, word = ("draw", "float64_among_float32"), "a wider type"
+        yield Hypothesis(
+            SHAPE,
+            view.subject,
+            f"{view.headline} passed {word} than its peers, or rank {sender if one == rank else rank} did the reverse",
+            (reason,),
+            signals,
+            would_change=("the sizes and types that each rank passes at this place",),
+            ranks=frozenset(evidence.job.ranks),
+            nodes=frozenset({view.node}),
+        )
+
+
+def _wider(expected: int, received: int, world: int) -> bool:
+    """Whether these are the segments of one count of elements, of 4 bytes here and of 8 bytes there."""
+    parts = 2 * max(world, 1)
+
+    def segment(count: int, size: int) -> int:
+        return math.ceil(math.ceil(count * size / parts) / size) * size
+
+    counts = range(max(1, (expected - 4) * parts // 4), expected * parts // 4 + 1)
+    return len(counts) < 10_000 and any(segment(n, 4) == expected and segment(n, 8) == received for n in counts)
+
+
+def _most(named: Counter[int]) -> int | None:
+    """The rank named by most lines, unless two are named equally often."""
+    top = named.most_common(2)
+    if not top or (len(top) == 2 and top[0][1] == top[1][1]):
+        return None
+    return top[0][0]
+
+
+RULE = Rule((MISMATCH, SHAPE), judge)

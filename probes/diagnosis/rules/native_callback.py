@@ -1,0 +1,74 @@
+"""A native extension calls back into Python all the time: the CPU is spent between the two.
+
+Source   profiles with native frames, py-spy record --native or perf: an extension's frame with Python above and below
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.catalog._profile import callback, rank_named
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import RankView
+from probes.diagnosis.suspects import shared
+
+CAUSE = "cpu.native_callback"
+LOOKS = 2
+MOST_SAMPLES = 0.3  # judgement: from here on it is what the process does
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    yield from _in_looks(evidence)
+    for seen in evidence.of("rank.profile"):
+        profile, rank = seen.facts, rank_named(seen.ref)
+        for name, count in profile.callbacks[:1]:
+            if count < MOST_SAMPLES * profile.total:
+                continue
+            subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}
+            if rank is not None:
+                subject = evidence.job.view(rank).subject
+            share = f"{100 * count / profile.total:.0f} % of {profile.total} samples"
+            place = f", most in {profile.callback_at}" if profile.callback_at else ""
+            yield Hypothesis(
+                CAUSE,
+                subject,
+                f"{name} spends {share} in call-backs into Python{place}",
+                (Reason(f"{share} have Python below {name}, called by it{place}", seen.ref),),
+                ("callbacks_in_profile",),
+                would_change=("a profile in which the extension does not call Python",),
+                ranks=frozenset({rank}) if rank is not None else frozenset(),
+                nodes=frozenset({seen.node}),
+            )
+
+
+def _in_looks(evidence: Evidence) -> Iterator[Hypothesis]:
+    """The same in dumps of stacks with native frames: several of them are a small profile."""
+    found: dict[str, list[tuple[RankView, str]]] = {}
+    looks = 0
+    for view in evidence.job.ranks.values():
+        if view.stack is None:
+            continue
+        for look in (view.stack.look, *view.stack.earlier):
+            native = any(frame.line is None for frame in look.frames)
+            looks += native
+            told = callback([frame.short for frame in reversed(look.frames)]) if native else None
+            if told is not None:
+                found.setdefault(told[0], []).append((view, told[1]))
+    for name, some in found.items():
+        views = list({view.rank: view for view, _ in some}.values())
+        often = len(some) >= LOOKS and len(some) >= 0.5 * looks
+        subject, called = shared(views)
+        says = f"{name} calls {some[0][1]} in {len(some)} of {looks} looks with native frames"
+        yield Hypothesis(
+            CAUSE,
+            subject,
+            f"{called}: {says}",
+            (Reason(says, views[0].ref("rank.stack")),),
+            ("callbacks_in_looks" if often else "callbacks_in_a_look",),
+            would_change=("a profile in which the extension does not call Python",),
+            ranks=frozenset(view.rank for view in views),
+            nodes=frozenset(view.node for view in views),
+        )
+
+
+RULE = Rule((CAUSE,), judge)

@@ -1,0 +1,135 @@
+"""NCCL settings or versions that differ between ranks. All must take the same algorithm and transport."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.catalog._env_facts import OFTEN, OWN_ENDS, OWN_NAMES
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, odd_ones, whom
+
+CAUSE = "nccl.env_mismatch"
+# These choose what goes over the wire or who connects to whom: NCCL's manual, chapter Environment Variables.
+MUST_MATCH = frozenset(
+    ("NCCL_PROTO", "NCCL_ALGO", "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
+        "NCCL_SHM_DISABLE", "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS",
+        "NCCL_MAX_CTAS", "NCCL_CROSS_NIC", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_CUMEM_ENABLE",
+        "NCCL_NTHREADS", "NCCL_PXN_DISABLE")
+)  # fmt: skip
+Told = dict[str, tuple[str, Reason]]  # node -> value, where it stands
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    yield from _mismatched(evidence)
+    yield from _versions(evidence)
+    told = _settings(evidence)
+    for name, values in _environment(evidence).items():
+        told.setdefault(name, {}).update(values)
+    for name, values in told.items():
+        yield from _differs(evidence, name, values)
+
+
+def _mismatched(evidence: Evidence) -> Iterator[Hypothesis]:
+    """NCCL's own check. Every rank names the first one whose version is not its own."""
+    said = list(evidence.job.said("nccl_version_mismatch"))
+    if not said:
+        return
+    versions: dict[str, object] = {}
+    for event, _, _ in said:
+        for rank, version in ((event.about[:1], "version"), ((event.more.get("other"),), "other_version")):
+            if rank and rank[0] is not None and version in event.more:
+                versions[str(rank[0])] = event.more[version]
+    odd = odd_ones(versions)
+    rank = int(odd[0]) if len(odd) == 1 else None
+    view = evidence.job.view(rank) if rank is not None else None
+    nodes = {evidence.job.view(int(one)).node for one in odd} - {""}
+    yield Hypothesis(
+        CAUSE,
+        view.subject if view is not None else whom(nodes),
+        _load(rank, nodes),
+        tuple(quoted(*one) for one in said[:4]),
+        ("version_mismatch",),
+        would_change=("the same NCCL version printed on every node",),
+        ranks=everyone(evidence),
+        nodes=frozenset(nodes),
+    )
+
+
+def _load(rank: int | None, nodes: set[str]) -> str:
+    where = f" on {listed(nodes)}" if nodes else ""
+    if rank is None:
+        return f"Ranks{where} load different NCCL versions"
+    return f"Rank {rank}{where} loads another NCCL than the others"
+
+
+def _versions(evidence: Evidence) -> Iterator[Hypothesis]:
+    values: dict[str, object] = {}
+    lines: dict[str, Said] = {}
+    for one in evidence.job.said("nccl_version"):
+        node = node_of(evidence, one)
+        if node:
+            values[node] = one[0].name
+            lines.setdefault(node, one)
+    if len(set(values.values())) < 2:
+        return
+    odd = odd_ones(values)
+    told = ", ".join(f"{values[node]} on {node}" for node in sorted(values)[:4])
+    yield Hypothesis(
+        CAUSE,
+        whom(odd),
+        f"Nodes load different NCCL versions: {told}",
+        tuple(quoted(*lines[node]) for node in (*odd, *values))[:4],
+        ("versions_differ",),
+        would_change=("the same NCCL version printed on every node",),
+        ranks=everyone(evidence),
+        nodes=frozenset(odd),
+    )
+
+
+def _settings(evidence: Evidence) -> dict[str, Told]:
+    """What NCCL printed. A setting that a node does not print is not known to be unset there."""
+    found: dict[str, Told] = {}
+    for one in evidence.job.said("nccl_setting"):
+        if node := node_of(evidence, one):
+            value = str(one[0].more.get("value", ""))
+            found.setdefault(one[0].name, {})[node] = (value, quoted(*one))
+    return found
+
+
+def _environment(evidence: Evidence) -> dict[str, Told]:
+    """What the processes were started with, where all ranks of a node have the same; not set is a value too."""
+    nodes = {seen.node: seen for seen in evidence.of("rank.env") if seen.node and len(seen.facts.jobs) == 1}
+    names = {name for seen in nodes.values() for name in seen.facts.jobs[0].shared if name.startswith("NCCL_")}
+    own = {name for seen in nodes.values() for rank in seen.facts.jobs[0].ranks for name in rank.own}
+    found: dict[str, Told] = {}
+    for name in names - own if len(nodes) > 1 else ():
+        for node, seen in nodes.items():
+            value = seen.facts.jobs[0].shared.get(name, "")
+            says = f"{name} is {value!r} on {node}" if value else f"{name} is not set on {node}"
+            found.setdefault(name, {})[node] = (value, Reason(says, seen.ref))
+    return found
+
+
+def _differs(evidence: Evidence, name: str, told: Told) -> Iterator[Hypothesis]:
+    values: dict[str, object] = {node: value for node, (value, _) in told.items()}
+    if len(set(values.values())) < 2 or name in OFTEN | OWN_NAMES:
+        return
+    if name.endswith(OWN_ENDS) and name not in MUST_MATCH:
+        return
+    odd = odd_ones(values)
+    listed_values = ", ".join(f"{value or 'not set'} on {node}" for node, value in sorted(values.items())[:4])
+    shown = [told[node][1] for node in dict.fromkeys((*odd, *values))]
+    yield Hypothesis(
+        CAUSE,
+        whom(odd),
+        f"{name} differs between nodes: {listed_values}",
+        tuple(shown[:4]),
+        ("setting_must_match" if name in MUST_MATCH else "setting_differs",),
+        would_change=(f"{name} the same on every node",),
+        ranks=everyone(evidence),
+        nodes=frozenset(odd),
+    )
+
+
+RULE = Rule((CAUSE,), judge)

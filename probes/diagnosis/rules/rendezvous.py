@@ -1,0 +1,95 @@
+"""The store or the rendezvous of torch: a port that is taken, a store where nobody listens, members that do not come.
+
+A rank whose tries succeed later has written the same warnings: they count only where no rank came further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, before, everyone, listed, node_at, node_of, own_faults, whom
+
+CAUSE, BLOCKED = "fw.rendezvous_failed", "net.bootstrap_blocked"
+# The first is a clean end; the second comes after the rendezvous was over for some other reason.
+HARMLESS = ("RendezvousGracefulExit", "RendezvousClosed")
+NO_ROUTE, TIMED_OUT, REFUSED = (101, 113), (110,), (111,)  # errno(3)
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    said = list(evidence.job.said("rendezvous"))
+    taken = [one for one in said if "EADDRINUSE" in one[0].text or one[0].name == "listen"]
+    if taken:
+        yield _failed(evidence, taken, "the port of the store is taken already: an earlier run may still be there",
+            {node_of(evidence, one) for one in taken}, "address_in_use")  # fmt: skip
+        return
+    if not said or _came_further(evidence):
+        return
+    ended = [one for one in own_faults(evidence) if before(evidence, one, said[0]) is not False]
+    if ended:
+        return  # who lost its peers meets them at no rendezvous
+    unreachable = [one for one in said if one[0].name in ("timed out", "failed to connect")]
+    unknown = [one for one in said if one[0].name == "cannot be retrieved"]
+    errors = [one for one in said if one[0].name.endswith("Error") and not one[0].name.startswith(HARMLESS)]
+    missing = [one for one in said if one[0].name == "members missing"]
+    if missing:
+        event = missing[0][0]
+        says = f"{event.more.get('joined')} of {event.more.get('world')} members came in time"
+        yield _failed(evidence, missing, says, set(), "members_missing")
+    elif unreachable:
+        yield from _unreachable(evidence, unreachable)
+    elif unknown:
+        nodes = {node_of(evidence, one) for one in unknown}
+        says = f"the name of the store's node, {unknown[0][0].peer}, has no address"
+        yield _failed(evidence, unknown, says, nodes, "name_not_found")
+    if errors:
+        says = f"the members did not agree ({errors[0][0].name})"
+        yield _failed(evidence, errors, says, set(), "rendezvous_error")
+    elif lost := [one for one in said if one[0].name == "keep-alive"]:
+        nodes = {node_of(evidence, one) for one in lost}
+        yield _failed(evidence, lost, "a node could not say that it is alive", nodes, "keep_alive_lost")
+
+
+def _came_further(evidence: Evidence) -> bool:
+    """Whether the ranks worked after it: then the store was there."""
+    return any(True for _ in evidence.job.said("nccl_init_done", "progress", "watchdog_timeout", "nccl_call"))
+
+
+def _unreachable(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
+    """The client tries until its limit, also where it is refused: that it timed out does not tell why. The warnings
+    before do, by their error number."""
+    codes = {one[0].code for one in said}
+    nodes = {node_at(evidence, one[0].peer) for one in said} - {""}
+    where = said[0][0].peer
+    no_way = bool(codes & set(NO_ROUTE))
+    if codes & set(REFUSED) or not (no_way or codes & set(TIMED_OUT)):
+        signal = "store_refused" if codes & set(REFUSED) else "store_unreachable"
+        yield _failed(evidence, said, f"nobody answers at the store {where}", nodes, signal)
+        return
+    yield Hypothesis(
+        BLOCKED,
+        whom(nodes),
+        f"The store at {where} cannot be reached: {'there is no route' if no_way else 'it does not answer'}",
+        tuple(quoted(*one) for one in said[:3]),
+        ("connection_no_route" if no_way else "store_timed_out",),
+        would_change=("a connection to that address and port, from the same node, that succeeds",),
+        ranks=everyone(evidence),
+        nodes=frozenset(nodes | {node_of(evidence, one) for one in said}),
+    )
+
+
+def _failed(evidence: Evidence, said: list[Said], says: str, nodes: set[str], signal: str) -> Hypothesis:
+    return Hypothesis(
+        CAUSE,
+        whom(nodes),
+        f"The rendezvous failed on {listed({node_of(evidence, one) for one in said})}: {says}",
+        tuple(quoted(*one) for one in said[:3]),
+        (signal,),
+        would_change=("the first process of the job up and listening at that address before the others start",),
+        ranks=everyone(evidence),
+        nodes=frozenset(nodes | {node_of(evidence, one) for one in said}),
+    )
+
+
+RULE = Rule((CAUSE, BLOCKED), judge)

@@ -1,0 +1,61 @@
+"""What a scheduler says of a node or of memory: it killed for memory, or lost the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, address, node_called, node_of
+
+MEMORY, NODE = "host.memory_oom_kill", "host.rebooted"
+OUT_OF_MEMORY = ("OUT_OF_ME", "Exceeded", "oom", "OOMKilled", "Out Of Memory")
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    killed = [one for one in evidence.job.said("scheduler_kill") if _for_memory(one)]
+    named = {_node(evidence, one) for one in killed} - {""}
+    for one in killed:
+        # A line that names no node tells of the one that another line names.
+        if _node(evidence, one) or not named:
+            yield _hypothesis(
+                evidence,
+                one,
+                MEMORY,
+                "a process of the job was killed for memory, says the scheduler",
+                "memory_kill_told",
+            )
+    for one in evidence.job.said("scheduler_kill"):
+        if one[0].name.startswith(("NODE FAILURE", "Node failure", "NODE_FAIL")):
+            yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told")
+
+
+def _for_memory(one: Said) -> bool:
+    return one[0].name.startswith(OUT_OF_MEMORY) or one[0].more.get("short_of") == "memory"
+
+
+def _node(evidence: Evidence, one: Said) -> str:
+    host = address(one[0].peer)
+    return node_called(evidence, host) or host or node_of(evidence, one)
+
+
+def _hypothesis(evidence: Evidence, one: Said, cause: str, says: str, signal: str) -> Hypothesis:
+    event = one[0]
+    node = _node(evidence, one)
+    ranks = frozenset(event.about)
+    subject: dict[str, str | int] = {"node": node} if node else {}
+    if len(ranks) == 1 and cause == MEMORY:
+        subject["rank"] = next(iter(ranks))
+    return Hypothesis(
+        cause,
+        subject,
+        f"{'Node ' + node if node else 'A node'}: {says}",
+        (quoted(*one),),
+        (signal,),
+        would_change=("the node up since before the job began, with memory to spare",),
+        ranks=ranks or frozenset(evidence.job.ranks),
+        nodes=frozenset({node}),
+    )
+
+
+RULE = Rule((MEMORY, NODE), judge)

@@ -1,0 +1,69 @@
+"""The watchdog's limit is shorter than the work: the collective ended after all, or a step takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.catalog._log_events import LogEvent
+from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, everyone
+
+CAUSE = "fw.timeout_too_short"
+LOW_MS = 60_000  # judgement: limits are minutes; torch's own are 10 and 30 min
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    waited = list(evidence.job.said("watchdog_timeout", "gloo_timeout"))
+    limits = [int(one[0].more["timeout_ms"]) for one in waited if "timeout_ms" in one[0].more]
+    if not limits:
+        return
+    limit = min(limits)
+    because: list[Said] = []
+    signals: list[str] = []
+    late = [one for one in evidence.job.said("watchdog_status") if _ended_after_all(one[0])]
+    if late:
+        because += late[:2]
+        signals.append("ended_after_limit")
+    steps = [(step, one) for one in evidence.job.said("progress") if (step := step_ms(one[0])) is not None]
+    longest = max(steps, default=None, key=lambda item: item[0])
+    if longest is not None and longest[0] > limit:
+        because.append(longest[1])
+        signals.append("step_longer_than_limit")
+    if not signals:
+        return
+    signals += ["limit_is_low"] if limit < LOW_MS else []
+    says = f"a step takes {longest[0] / 1000:.0f} s" if longest and longest[0] > limit else "the work ended after it"
+    yield Hypothesis(
+        CAUSE,
+        {},
+        f"The limit of {limit / 1000:.0f} s for a collective is too short: {says}",
+        tuple(quoted(*one) for one in (*because, *waited[:2])),
+        tuple(signals),
+        would_change=("a rank that stands at the same place for longer than any step takes",),
+        ranks=everyone(evidence),
+        nodes=frozenset(evidence.nodes),
+    )
+
+
+def _ended_after_all(event: LogEvent) -> bool:
+    """The work that the watchdog gave up on counts as completed in its own account."""
+    completed = event.more.get("completed")
+    return isinstance(completed, int) and event.seq is not None and completed >= event.seq > 0
+
+
+def step_ms(event: LogEvent) -> float | None:
+    """How long a step takes, as a bar or Megatron prints it."""
+    if isinstance(ms := event.more.get("step_ms"), int):
+        return float(ms)
+    rate, per = event.more.get("rate"), event.more.get("per")
+    try:
+        value = float(str(rate))
+    except ValueError:
+        return None
+    if value <= 0:
+        return None
+    return value * 1000 if per == "s/it" else 1000 / value
+
+
+RULE = Rule((CAUSE,), judge)

@@ -1,0 +1,112 @@
+"""A rank that comes late to one collective after another: it holds back all others, and nothing stands.
+
+Source   torch's flight recorder: `duration_ms` is from the start of the kernel on this rank to its end, so the last to
+         arrive has the shortest. Without durations the moment of the call tells, by one node's clock only
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator
+
+from probes.catalog._flight_recorder_facts import Group
+from probes.diagnosis.comparing import operation
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import RankView
+
+CAUSE = "fw.rank_straggler"
+LEAST = 3  # collectives in which the same rank is last
+SHARE = 0.8  # of the collectives in which anybody is late; judgement
+LATE = 0.2  # of the others' time; judgement
+LATE_S = 0.005  # judgement: less is how a kernel is launched
+# Operations in which every rank sends and receives as much: of others a root is done first, or each rank has its share.
+ALIKE = ("all_reduce", "all_gather", "all_gather_base", "reduce_scatter", "reduce_scatter_base", "barrier",
+    "all_to_all_base", "all_reduce_coalesced")  # fmt: skip
+Times = dict[int, dict[int, float]]  # collective -> rank -> how much later than it could be, as a time
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    told: set[int] = set()
+    for name, ranks in _groups(evidence).items():
+        for signal, times in (("last_by_duration", _durations(ranks)), ("last_by_call", _calls(evidence, ranks))):
+            late = _constant(times, len(ranks))
+            if late is None or late[0] in told:
+                continue
+            rank, count, of, gap = late
+            told.add(rank)
+            view = evidence.job.view(rank)
+            says = f"rank {rank} is the last to arrive in {count} of {of} collectives of {name}, by {1000 * gap:.0f} ms"
+            yield Hypothesis(
+                CAUSE,
+                view.subject,
+                f"{view.headline} arrives late again and again, by {1000 * gap:.0f} ms in {count} of {of} collectives",
+                (Reason(says, view.ref("rank.flight_recorder")),),
+                (signal,),
+                would_change=(
+                    "a later dump in which another rank is the last",
+                    "what makes it late: data, clock, link",
+                ),
+                ranks=frozenset({rank}),
+                nodes=frozenset({view.node}),
+            )
+            break
+
+
+def _groups(evidence: Evidence) -> dict[str, dict[int, tuple[RankView, Group]]]:
+    found: dict[tuple[str, object], dict[int, tuple[RankView, Group]]] = {}
+    for rank, view in evidence.job.ranks.items():
+        for group in view.dump.groups if view.dump is not None else ():
+            found.setdefault((group.desc or group.name, group.spans), {})[rank] = (view, group)
+    return {name: ranks for (name, _), ranks in found.items() if len(ranks) > 1}
+
+
+def _durations(ranks: dict[int, tuple[RankView, Group]]) -> Times:
+    """How much shorter than the longest each rank's collective was: by so much it came later than the first."""
+    found: Times = {}
+    for rank, (view, group) in ranks.items():
+        signatures = view.dump.signatures if view.dump is not None else ()
+        for entry in group.last:
+            if entry.is_p2p or entry.seq is None or entry.duration_ms is None or entry.pending:
+                continue
+            if operation(signatures[entry.signature].op) in ALIKE:
+                found.setdefault(entry.seq, {})[rank] = -entry.duration_ms / 1000
+    return found
+
+
+def _calls(evidence: Evidence, ranks: dict[int, tuple[RankView, Group]]) -> Times:
+    """When each rank called, where one clock tells: all on one node."""
+    nodes = {view.node for view, _ in ranks.values()}
+    if len(nodes) != 1 or nodes == {""}:
+        return {}
+    found: Times = {}
+    for rank, (_, group) in ranks.items():
+        for entry in group.last:
+            if not entry.is_p2p and entry.seq is not None and entry.created_at is not None and not entry.pending:
+                found.setdefault(entry.seq, {})[rank] = entry.created_at
+    return found
+
+
+def _constant(times: Times, members: int) -> tuple[int, int, int, float] | None:
+    """(rank, collectives in which it is the last, those with a last one at all, its median lateness in s)"""
+    last: Counter[int] = Counter()
+    gaps: dict[int, list[float]] = {}
+    for by_rank in times.values():
+        if len(by_rank) < max(2, 0.75 * members):
+            continue
+        (rank, moment), (_, second) = sorted(by_rank.items(), key=lambda item: -item[1])[:2]
+        first = min(by_rank.values())
+        # Of two ranks one is always the last: then only by much.
+        gap = moment - second
+        if gap >= LATE_S and gap >= LATE * (moment - first):
+            last[rank] += 1
+            gaps.setdefault(rank, []).append(gap)
+    if not last:
+        return None
+    rank, count = last.most_common(1)[0]
+    if count < LEAST or count < SHARE * sum(last.values()) or 2 * count < len(times):
+        return None
+    return rank, count, len(times), statistics.median(gaps[rank])
+
+
+RULE = Rule((CAUSE,), judge)

@@ -1,0 +1,13 @@
+"""Profiles: collapsed stacks and speedscope files, as py-spy record writes them, and the text of perf script.
+
+Source   see probes.catalog._profile
+Shape    Profile, under the name rank.profile: no probe takes one, it costs the process too much to do unasked
+Errors   ParseError when the lines are not of this form
+"""
+
+from __future__ import annotations
+
+from probes.catalog._profile import findings, is_profile, parse_profile
+from probes.intake.tools import Tool
+
+TOOL = Tool("profile", "rank.profile", lambda head, name: is_profile(head), parse_profile, findings)

@@ -1,0 +1,301 @@
+"""Lines of NCCL, torch and launchers with the values that they tell a reader, for test_rank_log_lines.py.
+
+Written by hand after the formats that NCCL's and torch's sources print; node names, pids and addresses are our own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+INFO = "gpu-a:4100:4177 [3] NCCL INFO "
+WARN = "gpu-a:4100:4177 [3] misc/ibvwrap.cc:309 NCCL WARN "
+SOCKET = "gpu-a:4100:4177 [3] misc/socket.cc:544 NCCL WARN "
+Told = list[tuple[str, str, dict[str, Any]]]
+
+LINES_OF_COMMUNICATION: Told = [
+    # Verbs that fail: with words only (to 2.18), with words and number (2.19), number first and both ends (2.24)
+    (
+        f"{WARN}Call to ibv_modify_qp failed with error Connection timed out",
+        "ib_route",
+        {"code": 110, "name": "Connection timed out", "more.host": "gpu-a", "more.of_pid": 4100},
+    ),
+    (f"{WARN}Call to ibv_modify_qp failed with error Invalid argument errno 22", "ib_route", {"code": 22}),
+    (
+        f"{WARN}Call to ibv_modify_qp failed with 101 Network is unreachable, on dev mlx5_4:1, curr state INIT, "
+        "next state RTR, local GID index 1, local GID  fe80::e61d:2dff, remote GID ::ffff:10.1.4.7",
+        "ib_route",
+        {
+            "code": 101,
+            "where": "mlx5_4:1",
+            "more.gid_index": 1,
+            "more.local_gid": "fe80::e61d:2dff",
+            "more.remote_gid": "::ffff:10.1.4.7",
+            "secondary": False,
+        },
+    ),
+    (
+        f"{INFO}Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_4:1, curr state INIT, next "
+        "state RTR, local GID index 3, local GID ::, remote GID ::, retrying 1/4 after 100 msec of sleep",
+        "ib_route",
+        {"code": 110, "more.local_gid": "::", "secondary": True},
+    ),
+    (
+        f"{WARN}Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+        "ib_resource",
+        {"op": "ibv_reg_mr_iova2", "code": 12},
+    ),
+    (f"{WARN}Call to ibv_create_qp failed with error Unknown error -12", "ib_resource", {"code": 12}),
+    (f"{WARN}Call to ibv_create_cq failed with error No space left on device errno 28", "ib_resource", {"code": 28}),
+    (f"{WARN}Call to ibv_create_qp failed", "ib_resource", {"op": "ibv_create_qp", "code": None}),
+    # Adapters of other makers
+    (
+        "n1: n1: n1:149:298 [5] register_mr_buffers:465 NCCL WARN NET/OFI Unable to register memory (type = 1) for "
+        "device 0. RC: 12, Error: Cannot allocate memory",
+        "ib_resource",
+        {"op": "register memory", "code": 12, "more.host": "n1", "more.of_pid": 149},
+    ),
+    (
+        "gpu-a:1:2 [0] transport/net_ib.cc:99 NCCL WARN NET/IB : bnxt_re0:1 async fatal event: device fatal",
+        "ib_async",
+        {"where": "bnxt_re0:1", "name": "device fatal"},
+    ),
+    # Connections, 2.4 to 2.30
+    (
+        f"{SOCKET}Net : Connect to 10.0.0.4<41453> failed : No route to host",
+        "bootstrap",
+        {"peer": "10.0.0.4<41453>", "name": "No route to host"},
+    ),
+    (
+        f"{SOCKET}socketPollConnect: Connect to 10.0.0.4<41453> returned 113(No route to host) errno 115(In progress)",
+        "bootstrap",
+        {"peer": "10.0.0.4<41453>", "name": "No route to host"},
+    ),
+    (
+        "gpu-a:1:1 [3] os/linux.cc:200 NCCL WARN ncclOsSocketPollConnect: connect to 10.0.0.4<36141> returned "
+        "Connection refused, exceeded error retry count after 35 attempts",
+        "bootstrap",
+        {"peer": "10.0.0.4<36141>", "name": "Connection refused"},
+    ),
+    (f"{SOCKET}socketPollConnect: exceeded timeouts (20000)", "bootstrap", {"name": "exceeded timeouts"}),
+    (
+        f"{INFO}socketPollConnect: connect to 10.0.0.4<36141> returned Connection refused, retrying (3/34) after sleep",
+        "nccl_retry",
+        {"peer": "10.0.0.4<36141>", "name": "Connection refused"},
+    ),
+    (f"{INFO}Call to connect returned Connection refused, retrying", "nccl_retry", {"name": "Connection refused"}),
+    (
+        f"{SOCKET}socketProgressOpt: Call to recv from 10.0.0.4<36141> failed : Connection reset by peer",
+        "peer_closed",
+        {"peer": "10.0.0.4<36141>", "secondary": True},
+    ),
+    (f"{SOCKET}No interface found in the same subnet as remote address 10.0.0.4<36141>", "bootstrap", {}),
+    (f"{INFO}Bootstrap : Using eth0:10.0.0.1<0>", "nccl_net", {"name": "Bootstrap"}),
+    (f"{INFO}Bootstrap: Using docker0:172.17.0.1<0>", "nccl_net", {"more.devices": "docker0:172.17.0.1<0>"}),
+    (
+        "RuntimeError: [/w/gloo/transport/tcp/pair.cc:144] timed out connecting: SO_ERROR: Connection refused, "
+        "remote=[10.0.0.4]:41453",
+        "bootstrap",
+        {"peer": "[10.0.0.4]:41453", "name": "Connection refused"},
+    ),
+    ("RuntimeError: [/w/gloo/transport/tcp/pair.cc:799] connect timeout [10.0.0.4]:5353", "bootstrap", {}),
+    ("RuntimeError: Gloo connectFullMesh failed with [../pair.cc:144] no error", "bootstrap", {}),
+    # Settings, GPUDirect, MTU
+    (f"{INFO}NCCL_IB_HCA set by environment to mlx5.", "nccl_setting", {"name": "NCCL_IB_HCA", "more.value": "mlx5"}),
+    (
+        f"{INFO}NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",
+        "nccl_gdr",
+        {"name": "Disabled", "where": "mlx5_0"},
+    ),
+    (
+        f"{INFO}NET/IB : GPU Direct RDMA (nvidia-peermem) enabled for HCA 1 'mlx5_1",
+        "nccl_gdr",
+        {"name": "enabled", "where": "mlx5_1"},
+    ),
+    (f"{INFO}GPU Direct RDMA Disabled for GPU 7 / HCA 0 (distance 4 > 3)", "nccl_gdr", {"name": "Disabled"}),
+    (f"{INFO}NET/IB: Dev 0 Port 1 qpn 4211 mtu 3 LID 12", "nccl_qp", {"more.mtu": 3}),
+    (
+        f"{INFO}NET/IB: IbDev 2 Port 1 qpn 4211 mtu 5 query_ece={{supported=1}} GID 3 (80FE/1) fifoRkey=0x1",
+        "nccl_qp",
+        {"more.mtu": 5, "more.dev": 2},
+    ),
+    (
+        f"{WARN}Mismatched NCCL version detected : rank 3 version 22703 rank 0 version 22705",
+        "nccl_version_mismatch",
+        {"about": (3,), "more.version": 22703, "more.other": 0, "more.other_version": 22705},
+    ),
+    ("  5  /usr/lib/x86_64-linux-gnu/libnccl.so.2(ncclLocalOpAppend+0x1b) [0x7f]", "nccl_frame",
+        {"name": "ncclLocalOpAppend"}),
+    # torch
+    (
+        "[rank3]:[E1206 18:44:12.7 P.cpp:1] [PG 0 Rank 3] Received a timeout signal from this local rank and will "
+        "start to dump the debug info. Last enqueued NCCL work: 42, last completed NCCL work: 41.",
+        "dump_signal",
+        {"more.enqueued": 42, "more.completed": 41},
+    ),
+    (
+        "Parameter at index 192 with name blocks.11.mlp.fc2.weight has been marked as ready twice. This means that "
+        "multiple autograd engine hooks have fired",
+        "hook_order",
+        {"name": "blocks.11.mlp.fc2.weight", "more.parameters": 192},
+    ),
+    ("RuntimeError: Expected to mark a variable ready only once. This error is caused by", "hook_order", {}),
+    (
+        "[W1129 14:13:49.1 socket.cpp:752] [c10d] The client socket has failed to connect to [gpu-a]:29500 "
+        "(errno: 111 - Connection refused).",
+        "rendezvous",
+        {"name": "failed to connect", "peer": "[gpu-a]", "code": 111},
+    ),
+    (
+        "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to "
+        "(10.0.0.1, 29500).",
+        "rendezvous",
+        {"name": "timed out", "peer": "(10.0.0.1, 29500)"},
+    ),
+    (
+        "[c10d] The IPv4 network addresses of (gpu-z, 29500) cannot be retrieved (gai error: -2 - Name or service not "
+        "known).",
+        "rendezvous",
+        {"peer": "(gpu-z, 29500)", "name": "cannot be retrieved"},
+    ),
+    (
+        "The node 'gpu-a_1_0' has failed to send a keep-alive heartbeat to the rendezvous 'j1' due to an error of type",
+        "rendezvous",
+        {"name": "keep-alive"},
+    ),
+]  # fmt: skip
+
+LINES_OF_LAUNCHERS: Told = [
+    ("step 12/500 loss=2.1 step_time=95.2s", "progress", {"seq": 12, "more.step_ms": 95200}),
+    ("iteration 12 took 950 ms", "progress", {"more.step_ms": 950}),
+    ("    @     0x7f3a5c0d1e2b ncclLocalOpAppend", "nccl_frame", {"name": "ncclLocalOpAppend"}),
+    (
+        "#5  0x00007f3a5c0d1e2b in ncclProxyProgress () from /usr/lib/libnccl.so.2",
+        "nccl_frame",
+        {"name": "ncclProxyProgress"},
+    ),
+    ("812.0      train.sh   gpu        ops        128 OUT_OF_ME+    0:125 ", "scheduler_kill", {"name": "OUT_OF_ME"}),
+    ("812|train|PREEMPTED|0:0|gpu-a", "scheduler_kill", {"name": "PREEMPTED", "more.step": 812}),
+    (
+        "812          train        gpu    128 CANCELLED by 1001      0:0",
+        "scheduler_kill",
+        {"name": "CANCELLED by 1001"},
+    ),
+    ("slurmstepd: error: Exceeded step memory limit at some point.", "scheduler_kill", {"rank": None}),
+    ("[gpu-a:123] Signal: Segmentation fault (11)", "fatal_signal", {"code": -11, "name": "Segmentation fault"}),
+    (
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
+        "cuda_error",
+        {"code": 802, "name": "system not yet initialized"},
+    ),
+    (
+        "gpu-a:1:2 [0] misc/nvmlwrap.cc:187 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: GPU is lost",
+        "cuda_error",
+        {"name": "GPU is lost", "more.host": "gpu-a"},
+    ),
+    (
+        "[rank0]:[E1129 14:13:49.1 P.cpp:757] [PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread "
+        "terminated with exception: CUDA error: an illegal memory access was encountered",
+        "cuda_error",
+        {"name": "an illegal memory access was encountered", "rank": 0},
+    ),
+    (
+        "[rank0]:[W1129 14:13:49.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=3, addr=[n1]:1): reset",
+        "store_closed",
+        {"secondary": True},
+    ),
+    (
+        "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/8 clients joined.",
+        "rendezvous",
+        {"more.joined": 3, "more.world": 8},
+    ),
+    (
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 3, for key: "
+        "store_based_barrier_key:1 (world_size=8, worker_count=7, timeout=0:30:00)",
+        "rendezvous",
+        {"more.joined": 7, "more.world": 8},
+    ),
+    (
+        "slurmstepd: error: *** STEP 123.0 ON node01 CANCELLED AT 2026-11-29T14:13:49 DUE TO PREEMPTION ***",
+        "scheduler_kill",
+        {"peer": "node01", "name": "PREEMPTION"},
+    ),
+    (
+        "slurmstepd: error: *** JOB 123 ON node01 CANCELLED AT 2026-11-29T14:13:49 DUE TO NODE FAILURE, SEE SLURMCTLD "
+        "LOG FOR DETAILS ***",
+        "scheduler_kill",
+        {"name": "NODE FAILURE"},
+    ),
+    (
+        "slurmstepd: error: *** STEP 123.0 ON node01 CANCELLED AT 2026-11-29T14:13:49 ***",
+        "scheduler_kill",
+        {"name": "CANCELLED"},
+    ),
+    ("srun: error: node07: task 56: Killed", "scheduler_kill", {"about": (56,), "code": -9, "peer": "node07"}),
+    ("srun: error: node07: task 5: Segmentation fault (core dumped)", "scheduler_kill", {"code": -11}),
+    ("srun: error: Node failure on node07", "scheduler_kill", {"peer": "node07", "name": "Node failure"}),
+    (
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+        "torchrun_signal",
+        {"secondary": True},
+    ),
+    ("    Reason:       OOMKilled", "scheduler_kill", {"name": "OOMKilled"}),
+    (
+        "Warning  Evicted  3m  kubelet  The node was low on resource: ephemeral-storage.",
+        "scheduler_kill",
+        {"name": "Evicted", "more.short_of": "ephemeral-storage"},
+    ),
+    ("Normal   Preempted  1m  default-scheduler  Preempted by team-b/big-0 on node n7", "scheduler_kill", {}),
+    ("TaintManagerEviction: marking for deletion Pod team-a/train-0", "scheduler_kill", {}),
+    ("Received spot instance interruption, 2 minutes left", "scheduler_kill", {}),
+    ("Pod was terminated in response to imminent node shutdown.", "scheduler_kill", {"name": "imminent node shutdown"}),
+    (
+        "W1129 14:11:45.2 99 torch/distributed/elastic/agent/server/api.py:723] Received 15 death signal, shutting "
+        "down workers",
+        "agent_signal",
+        {"name": "SIGTERM"},
+    ),
+    ("Received Signals.SIGHUP death signal, shutting down workers", "agent_signal", {"name": "SIGHUP"}),
+    (
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1424368 got signal: 2",
+        "agent_signal",
+        {"name": "SIGINT", "more.pid": 1424368},
+    ),
+    (
+        "I1129 14:11:45.2 99 torch/distributed/elastic/agent/server/api.py:933] [default] Worker group FAILED. 2/3 "
+        "attempts left; will restart worker group",
+        "ranks_restarted",
+        {"more.left": 2},
+    ),
+    (
+        "[2026-11-29 14:13:49,250] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 4711",
+        "torchrun_signal",
+        {"secondary": True},
+    ),
+    (
+        "[2026-11-29 14:13:49,250] [ERROR] [launch.py:325:sigkill_handler] ['/usr/bin/python', '-u'] exits with return "
+        "code = -9",
+        "torchrun_failure",
+        {"code": -9, "secondary": False},
+    ),
+    (
+        "mpirun noticed that process rank 3 with PID 0 on node gpu-b exited on signal 9 (Killed).",
+        "torchrun_failure",
+        {"about": (3,), "code": -9, "peer": "gpu-b"},
+    ),
+    ("OSError: [Errno 28] No space left on device: '/scratch/ckpt/a.pt'", "disk_full", {"where": "/scratch/ckpt/a.pt"}),
+    ("OSError: [Errno 122] Disk quota exceeded: '/home/a/x'", "disk_full", {"name": "Disk quota exceeded"}),
+    ("Max locked memory         65536                65536                bytes", "memlock", {"more.bytes": 65536}),
+    ("max locked memory         (kbytes, -l) 64", "memlock", {"more.bytes": 65536}),
+    ("max locked memory         (kbytes, -l) unlimited", "memlock", {"name": "unlimited"}),
+    ("OSError: [Errno 24] Too many open files", "too_many_files", {}),
+    (
+        "train:  45%|####5     | 450/1000 [11:52:30<14:30:00, 95.02s/it]",
+        "progress",
+        {"more.rate": "95.02", "more.per": "s/it"},
+    ),
+    (
+        " iteration      800/  500000 | consumed samples: 1 | elapsed time per iteration (ms): 95020.1 | lm loss: 2.4",
+        "progress",
+        {"seq": 800, "more.step_ms": 95020, "more.loss": "2.4"},
+    ),
+]
