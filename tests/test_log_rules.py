@@ -536,3 +536,10 @@ def test_an_address_that_no_node_is_known_to_have_is_no_node() -> None:
     found = judged(lambda r: set_up(r) + warn(r, GONE.format("10.9.9.9")))
     assert all("10.9.9.9" not in one.hypothesis.subject.values() for one in found.ranked)
     assert first(found)[0] == "unknown"
+
+
+def test_two_nodes_that_differ_are_a_draw() -> None:
+    def wrote_by(rank: int) -> str:
+        return set_up(rank) + info(rank, f"NCCL_PROTO set by environment to {'LL' if rank > 1 else 'Simple'}")
+
+    assert first(judged(wrote_by, ranks=range(4)))[:2] == ("nccl.env_mismatch", {})
