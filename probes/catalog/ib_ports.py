@@ -20,6 +20,7 @@ from probes.core import Finding, ParseError, Probe, Severity, clean, sections
 __all__ = ["PROBE", "IbPorts", "Port", "Silent", "findings", "parse", "rates", "saturated"]
 
 MOST = 512  # ports of one node; SR-IOV makes many, a hostile file could make more than can be compared
+RAILS = 3  # Ethernet adapters of one kind at work that make it likely that all of them are meant to be; judgement
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # phys_state_to_str in drivers/infiniband/core/sysfs.c; what it means for a port that is down.
 MEANING = {
@@ -194,7 +195,9 @@ def _link(port: Port, facts: IbPorts) -> Said:
     if port.state in ("ACTIVE", None):
         return
     if port.link_layer == "Ethernet" and "up" not in port.netdevs.values():
-        return  # an Ethernet port that nobody configured
+        rails = not port.netdevs and len(_alike(port, facts)) >= RAILS  # a tool that tells nothing of interfaces
+        if not rails:
+            return  # an Ethernet port that nobody configured
     alone = all(other.state != "ACTIVE" for other in facts.ports if other.hca == port.hca)
     severity: Severity = "bad" if alone and _alike(port, facts) else "warn"
     phys = port.phys_state or "not shown"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import cattrs
 
 from probes import catalog
+from probes.catalog import _net_facts
+from probes.catalog._ib_facts import merged
 from probes.core import Finding, Outcome, Reading
 from probes.topology import Answer, Topology, View, compare
 
@@ -45,6 +47,8 @@ def seen(reading: Reading, ref: str = "") -> Seen:
 
 @functools.cache
 def _facts_type(probe: str) -> Any:
+    if probe in _net_facts.NAMES:
+        return getattr(_net_facts, _net_facts.NAMES[probe])
     return typing.get_type_hints(catalog.load()[probe].parse)["return"]
 
 
@@ -62,7 +66,7 @@ _convert = _converter()
 def stored(node: str, probe: str, outcome: Outcome, why: str, facts: Any, findings: list[dict[str, Any]]) -> Seen:
     """A reading as the database keeps it: facts and findings as JSON values. Facts of an older form count as failed."""
     typed = None
-    if facts is not None and probe in catalog.load():
+    if facts is not None and (probe in catalog.load() or probe in _net_facts.NAMES):
         try:
             typed = _convert.structure(facts, _facts_type(probe))
         except Exception as error:  # cattrs raises groups of whatever its hooks raise
@@ -118,8 +122,26 @@ class Evidence:
     def fabric(self) -> View:
         """The ports of all nodes, each against what is expected of it."""
         answers = {one.node: Answer(one.outcome, one.facts, one.why) for one in self.by_probe.get("ib.ports", ())}
+        told: dict[str, list[Any]] = {}  # several files may each tell a part of one node's ports
+        for one in self.of("ib.ports"):
+            told.setdefault(one.node, []).append(one.facts)
+        answers |= {node: Answer("ok", merged(facts)) for node, facts in told.items() if len(facts) > 1}
         swept = [one.facts for one in self.of("ib.fabric")]
         return compare(self.nodes, self.expected, answers, swept[-1] if swept else None)
+
+    @functools.cached_property
+    def ports(self) -> Any:
+        """The ports with their counters, a diagnosis.ports.Ports."""
+        from probes.diagnosis.ports import ports_of
+
+        return ports_of(self)
+
+    @functools.cached_property
+    def cpus(self) -> Any:
+        """Who uses the CPU of each node: {node: diagnosis.cpus.NodeCpu}."""
+        from probes.diagnosis.cpus import cpus_of
+
+        return cpus_of(self)
 
     @functools.cached_property
     def suspects(self) -> Any:
@@ -155,6 +177,24 @@ class Hypothesis:
     would_change: tuple[str, ...] = ()
     ranks: frozenset[int] = field(default_factory=frozenset)
     nodes: frozenset[str] = field(default_factory=frozenset)
+
+
+WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
+Judge: TypeAlias = typing.Callable[[Evidence], Iterable[Hypothesis]]
+
+
+def modest(judge: Judge) -> Judge:
+    """A judge whose unlikely hypotheses explain nothing: an oddity must not take over what speaks for another cause."""
+
+    @functools.wraps(judge)
+    def judged(evidence: Evidence) -> Iterator[Hypothesis]:
+        from probes.diagnosis.ranking import strength
+
+        for one in judge(evidence):
+            likely = strength(one.signals) >= WEAK
+            yield one if likely else replace(one, ranks=frozenset(), nodes=frozenset())
+
+    return judged
 
 
 class Rule(typing.NamedTuple):

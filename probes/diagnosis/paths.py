@@ -89,7 +89,27 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             f"no collective has waited for {LONG_S:.0f} s yet, and none was seen to end: a later look tells",
             "",
         )
+    if lack := _unsettled(step.get("settles", ""), evidence):
+        return "not known", lack, ""
     return _asked(step.get("probes", ()), evidence)
+
+
+def _unsettled(settles: str, evidence: Evidence) -> str:
+    """Why counters, or the settings of flow control, say nothing yet; "" when they do. Without ports nothing is asked."""
+    of_nodes = [view for view in evidence.ports.of_nodes if view.facts is not None and view.facts.state == "ACTIVE"]
+    if settles == "rates" and of_nodes:
+        once = [view for view in of_nodes if not view.changes]
+        if once:
+            return f"counters of {len(once)} of {len(of_nodes)} ports were read once: read them again a minute later"
+        stuck = [view for view in of_nodes if any(change.why for change in view.changes.values())]
+        if stuck:
+            why = next(change.why for change in stuck[0].changes.values() if change.why)
+            return f"counters of {stuck[0].called} are {why}: perfquery -x shows the wide ones"
+    if settles == "flow control" and any(view.facts.link_layer == "Ethernet" for view in of_nodes):
+        told = {node for (node, _), (link, _) in evidence.ports.links.items() if link.pfc is not None}
+        if lacking := {view.node for view in of_nodes if view.facts.link_layer == "Ethernet"} - told:
+            return f"nobody told the flow control of {len(lacking)} nodes: mlnx_qos -i IF, or dcb pfc show dev IF"
+    return ""
 
 
 def _settled(evidence: Evidence) -> bool:

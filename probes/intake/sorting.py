@@ -28,7 +28,7 @@ from probes.intake.files import end_of, walk
 from probes.intake.items import Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, log_file
-from probes.intake.tools import Tool
+from probes.intake.tools import Tool, process_table
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -211,6 +211,10 @@ class _Sorter:
         if not extracts:
             self._unread(item, "lists no process")
         else:
+            if known.kind == "ps" and process_table.fits(
+                known.text[:65536], item.name
+            ):  # who takes the CPU, be it of the job or not
+                self._tool(item, process_table.TOOL, known.text)
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
 
     def _sections(self, item: Item, text: str, nested: int) -> None:
@@ -247,7 +251,7 @@ class _Sorter:
         return True
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
-        facts = tool.read(text)
+        facts = tool.named(tool.read(text), str(item.inside))
         judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
         reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
         self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, tool.host(text)))
