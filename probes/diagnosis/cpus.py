@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
 from probes.catalog._net_facts import Mask
 from probes.diagnosis.core import Evidence, Reason, Seen
-from probes.diagnosis.ports import order_of
+from probes.diagnosis.looks import order_of
 
 JOB = ("python", "pt_", "torchrun", "ray::", "deepspeed", "accelerate")
 SLEEPY = (
@@ -169,20 +169,19 @@ def _ranks(evidence: Evidence, of: object) -> None:
             here.named = True
             worst = max((t.run_delay_percent or 0.0 for t in one.threads), default=0.0)
             pushed = sum(t.involuntary or 0 for t in one.threads)
-            masks = {t.cpus_allowed for t in one.threads if t.cpus_allowed} | {
+            masks: set[str] = {t.cpus_allowed for t in one.threads if t.cpus_allowed} | {
                 g.cpus_allowed for g in one.other_threads if g.cpus_allowed
             }
             here.runners[one.pid] = Runner(
                 one.pid, one.comm, one.cpu_percent, max(one.run_delay_percent or 0.0, worst),
-                pushed / seconds if one.threads else None, one.threads_total, max(masks, key=lambda mask: len(cpu_set(mask)), default="") or one.cpus_allowed,
+                pushed / seconds if one.threads else None, one.threads_total,
+                max(masks, key=lambda mask: len(cpu_set(mask)), default="") or one.cpus_allowed,
                 one.rank, one.worker_of is not None, ref=seen.ref,
             )  # fmt: skip
         for group in seen.facts.cgroups:
             if group.cpus is not None:
-                here.quotas.append((
-                    Quota(group.folder, group.cpus, group.pids, False, group.periods, group.throttled, group.throttled_percent),
-                    seen.ref,
-                ))  # fmt: skip
+                counts = group.periods, group.throttled, group.throttled_percent
+                here.quotas.append((Quota(group.folder, group.cpus, group.pids, False, *counts), seen.ref))
 
 
 def _load(here: NodeCpu, seen: Seen, load: Load) -> None:

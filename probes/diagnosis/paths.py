@@ -95,7 +95,7 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
 
 
 def _unsettled(settles: str, evidence: Evidence) -> str:
-    """Why counters, or the settings of flow control, say nothing yet; "" when they do. Without ports nothing is asked."""
+    """Why counters, or the settings of flow control, say nothing yet; "" when they do, and where there are no ports."""
     of_nodes = [view for view in evidence.ports.of_nodes if view.facts is not None and view.facts.state == "ACTIVE"]
     if settles == "rates" and of_nodes:
         once = [view for view in of_nodes if not view.changes]

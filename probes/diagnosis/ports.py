@@ -9,40 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from probes.catalog._ib_fabric_facts import Device, guid_of
-from probes.catalog._ib_facts import Port, saturated
+from probes.catalog._ib_facts import IbPorts, Port, merged
 from probes.catalog._net_facts import CounterSet, NetLink
 from probes.diagnosis.core import Evidence, Seen
+from probes.diagnosis.looks import Change, Look, change, order_of
 
 Key = tuple[str, str, int]  # node, HCA (or switch, with node ""), port
-WEEK_S = 7 * 86_400.0
-_FIRST = re.compile(r"(?:^|[^a-z])(?:before|pre|first|start|begin|earlier|baseline|old|t0|a)(?:[^a-z]|$)", re.I)
-_LAST = re.compile(r"(?:^|[^a-z])(?:after|post|second|end|later|now|new|t1|b)(?:[^a-z]|$)", re.I)
 _HCA = re.compile(r"^(\S{1,100})[ /:]+((?:mlx\d|hfi\d|bnxt_re|irdma|roce|rdmap|ibp)\w{0,20}|HCA-\d{1,2})$")
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Counters of one port at one time. `order` sorts looks whose time is not known: by the names of their files."""
-
-    counters: Mapping[str, int | None]
-    at: float | None
-    order: tuple[Any, ...]
-    ref: str
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Between the first look and the last. `delta` is None where it is not known: `why` is then saturated or reset."""
-
-    delta: int | None
-    seconds: float | None
-    why: str = ""
-    ref: str = ""
 
 
 @dataclass(slots=True)
@@ -90,8 +67,8 @@ class PortView:
             timed = all(one.at is not None for one in self.looks)
             looks = sorted(self.looks, key=lambda one: (one.at or 0.0,) if timed else one.order)
             names = dict.fromkeys(name for one in looks for name in one.counters)
-            found = {name: _change(name, [one for one in looks if name in one.counters]) for name in names}
-            self._changes = {name: change for name, change in found.items() if change is not None}
+            found = {name: change(name, [one for one in looks if name in one.counters]) for name in names}
+            self._changes = {name: what for name, what in found.items() if what is not None}
         return self._changes
 
     def rise(self, *names: str) -> int:
@@ -108,21 +85,6 @@ class PortView:
 
     def ref_of(self, *names: str) -> str:
         return next((self.changes[name].ref for name in names if name in self.changes), self.ref)
-
-
-def _change(name: str, looks: list[Look]) -> Change | None:
-    values = [(one, value) for one in looks if (value := one.counters[name]) is not None]
-    if len(values) < 2:
-        return None
-    (first, a), (last, b) = values[0], values[-1]
-    seconds = last.at - first.at if first.at is not None and last.at is not None else None
-    if seconds is not None and not 0 < seconds < WEEK_S:
-        seconds = None
-    if saturated(name, b):
-        return Change(None, seconds, "saturated", last.ref)
-    if any(later < earlier for (_, earlier), (_, later) in zip(values, values[1:], strict=False)):
-        return Change(None, seconds, "reset", last.ref)
-    return Change(b - a, seconds, "", last.ref)
 
 
 @dataclass(slots=True)
@@ -167,14 +129,6 @@ class Ports:
                 yield one
 
 
-def order_of(ref: str, inside: int = 0) -> tuple[Any, ...]:
-    """Files before and after something, t0 and t1, .1 and .2, or with times in their names, in their order."""
-    name = ref.rpartition("/")[2] if not re.search(r"(?:before|after|t\d|pre|post)/", ref, re.I) else ref
-    stage = 0 if _FIRST.search(name) else 2 if _LAST.search(name) else 1
-    parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d{1,18})", ref) if part]
-    return stage, tuple(parts), inside
-
-
 def ports_of(evidence: Evidence) -> Ports:
     found = Ports()
     for seen in evidence.of("ib.ports"):
@@ -208,8 +162,6 @@ def _facts(found: Ports, seen: Seen, port: Port) -> None:
     if view.facts is None:
         view.facts = port
     else:
-        from probes.catalog._ib_facts import IbPorts, merged
-
         view.facts = merged([IbPorts("", (view.facts,)), IbPorts("", (port,))]).ports[0]
     for place, sample in enumerate(port.samples):
         view.looks.append(

@@ -53,7 +53,7 @@ def _on(here: NodeCpu) -> Iterator[Hypothesis]:
     ranks = frozenset(one.rank for one in job if one.rank is not None and one.rank >= 0)
     yield Hypothesis(
         CAUSE, {"node": here.node} if here.node else {},
-        f"{_crowd(some)} threads on {here.node or 'a node'} share {len(cpus)} CPU{'s' if len(cpus) > 1 else ''} ({job[0].mask})"
+        f"{_crowd(some)} threads on {here.node or 'a node'} share {len(cpus)} of {whole} CPUs ({job[0].mask})"
         + (" and wait for them" if late else ""),
         tuple(because), (signal,),
         would_change=("run delay and involuntary switches of these threads: none",),

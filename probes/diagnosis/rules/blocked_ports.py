@@ -27,11 +27,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             yield _dropped(seen.node, seen.ref, dropping, failed, ports)
         if sending and failed:
             peers = ", ".join(sorted({one.peer for one in sending})[:4])
+            where = frozenset({seen.node} if seen.node else ())
+            told = (Reason(f"{len(sending)} sockets in SYN-SENT, to {peers}", seen.ref), *_lines(failed))
             yield Hypothesis(
                 CAUSE, {"node": seen.node} if seen.node else {},
                 f"Connections from {seen.node or 'a node'} get no answer: {peers}",
-                (Reason(f"{len(sending)} sockets in SYN-SENT, to {peers}", seen.ref), *_lines(failed)), ("syn_unanswered",),
-                would_change=("`nc -z` from that node to that port",), nodes=frozenset({seen.node} if seen.node else ()),
+                told, ("syn_unanswered",), would_change=("`nc -z` from that node to that port",), nodes=where,
             )  # fmt: skip
 
 

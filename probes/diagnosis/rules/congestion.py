@@ -37,7 +37,7 @@ def share(view: PortView) -> float | None:
 
 
 def pause_share(view: PortView, names: tuple[str, ...]) -> float:
-    """Part of the time in which a peer held it back (received), or it held its peer back (sent). Durations are in us."""
+    """Part of the time in which a peer held it back (received), or it held its peer back (sent); durations in us."""
     parts = [
         change.delta / 1e6 / change.seconds
         for name in names
@@ -70,7 +70,7 @@ def _waiting(ports: Ports, bad: list[PortView], waits: dict[int, float]) -> Iter
     many = len(bad) > 1
     if sinks and worst.peer is not None:
         node, _, hca = worst.peer[0].rpartition(" ")
-        subject: dict[str, str | int] = {"node": node or worst.peer[0]} | ({"hca": hca} if node else {})
+        subject: dict[str, str | int] = {"node": node, "hca": hca} if node else {"node": worst.peer[0]}
         says = f"{worst.peer[0]} takes too slowly what {worst.switch} sends it: {worst.called} waits"
         yield _said(
             subject, says, told, "waits_to_send_many" if many else "waits_to_send", frozenset({node or worst.peer[0]})

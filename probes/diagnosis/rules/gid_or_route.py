@@ -12,8 +12,8 @@ from probes.diagnosis.ports import Ports, PortView
 CAUSE = "ib.gid_or_route"
 # ibv_modify_qp(3) to RTR resolves the peer's GID; the message of errno tells what failed (field cases 2, 4, 12).
 _MODIFY = re.compile(
-    r"ibv_modify_qp[^\n]{0,120}?(Network is unreachable|No route to host|Connection timed out|No such device|Invalid argument"
-    r"|errno (?:101|113|110|19|22)\b)", re.I,
+    r"ibv_modify_qp[^\n]{0,120}?(Network is unreachable|No route to host|Connection timed out|No such device"
+    r"|Invalid argument|errno (?:101|113|110|19|22)\b)", re.I,
 )  # fmt: skip
 _PKEY = re.compile(
     r"\bp_?key\b[^\n]{0,60}(?:not found|invalid|mismatch)|GID index \d{1,4}[^\n]{0,60}(?:invalid|not)", re.I
@@ -67,15 +67,18 @@ def _manager(evidence: Evidence, ports: Ports, waiting: list[PortView]) -> Itera
     because += [Reason("sminfo reaches no subnet manager", seen.ref) for seen in none[:1]]
     nodes = frozenset(view.node for view in waiting if view.node)
     if not active or len(waiting) > len(active):
+        state = waiting[0].facts.state if waiting[0].facts else ""
         yield Hypothesis(
-            CAUSE, {}, f"No subnet manager brings {len(waiting)} ports up: their links work, their state stays {waiting[0].facts.state if waiting[0].facts else ''}",
+            CAUSE, {}, f"No subnet manager brings {len(waiting)} ports up: their links work, their state stays {state}",
             tuple(because), ("no_subnet_manager",), would_change=("sminfo from one of these nodes",), nodes=nodes,
         )  # fmt: skip
         return
     for view, reason in zip(waiting[:6], because, strict=False):
         yield Hypothesis(
-            CAUSE, view.subject, f"The subnet manager does not bring {view.called} up: its link works, {len(active)} others are ACTIVE",
-            (reason,), ("port_without_manager",), would_change=("the log of the subnet manager about this GUID",), nodes=view.nodes,
+            CAUSE, view.subject,
+            f"The subnet manager does not bring {view.called} up: its link works, {len(active)} others are ACTIVE",
+            (reason,), ("port_without_manager",),
+            would_change=("the log of the subnet manager about this GUID",), nodes=view.nodes,
         )  # fmt: skip
 
 

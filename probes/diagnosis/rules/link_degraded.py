@@ -10,14 +10,14 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.ports import Ports, PortView, usual
 
 CAUSE = "ib.link_degraded"
-# Rise on the side that receives over a bad cable (InfiniBand Architecture Specification vol. 1, 16.1.3.5; mlx5 counters).
+# Rise on the side that receives over a bad cable: InfiniBand Architecture Specification vol. 1, 16.1.3.5; mlx5.
 ERRORS = ("link_error_recovery", "port_rcv_errors", "local_link_integrity_errors", "port_local_physical_errors",
     "rx_symbol_err_phy", "rx_pcs_symbol_err_phy", "rx_crc_errors_phy", "symbol_errors", "effective_errors",
     "rx_icrc_encapsulated")  # fmt: skip
 REMOTE = "port_rcv_remote_physical_errors"  # packets that a switch upstream had marked bad: not this cable
 NOISY = ("HDR", "NDR", "XDR", "GDR")  # PAM4: symbol errors before correction are normal
 MANY, TIMES, FEWEST = 10, 10, 3  # judgement: errors, times those of other ports, ports that a usual rate needs
-BER = 1000  # effective or symbol bit error rate of 1e-15 in parts of 1e-18; judgement, field row symbol_error: 1e-12 warns
+BER = 1000  # bit error rate after correction of 1e-15, in parts of 1e-18; judgement (field: 1e-12 warns)
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -115,7 +115,8 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
             name, switch = devices[one.a].name, devices[one.b].name if one.b in devices else one.b
             view = _of_device(evidence.ports, one.a, name, one.a_port)
             view.peer = view.peer or (switch, one.b_port)
-            says = f"{name} port {one.a_port} runs at {one.gbps:g} Gb/s ({one.lanes}X {one.speed}), most adapters at {most:g} Gb/s"
+            runs = f"runs at {one.gbps:g} Gb/s ({one.lanes}X {one.speed}), most adapters at {most:g} Gb/s"
+            says = f"{name} port {one.a_port} {runs}"
             yield _hypothesis(evidence, view, f"Port {says}", [Reason(says, seen.ref)], ["link_slow"])
 
 

@@ -46,7 +46,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 signals.append("port_event_in_log")
     for view, because, signals in found.values():
         yield Hypothesis(
-            CAUSE, view.subject, f"Port {view.called} goes down and comes back", tuple(because), tuple(dict.fromkeys(signals)),
+            CAUSE, view.subject, f"Port {view.called} goes down and comes back",
+            tuple(because), tuple(dict.fromkeys(signals)),
             would_change=("a kernel log of the same minutes without link messages", "the count of downs, unchanged"),
             nodes=view.nodes,
         )  # fmt: skip

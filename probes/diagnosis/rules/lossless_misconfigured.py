@@ -26,17 +26,17 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for (node, name), (link, ref) in ports.links.items():
         for setting, mine, most, count in _unlike(ports, node, name, link):
             loss = [view for view in losing if view.node == node] or losing
-            because = [
-                Reason(f"{name} on {node}: {WORDS[setting]} {_shown(mine)}, on {count} other nodes {_shown(most)}", ref)
-            ]
+            what = WORDS[setting]
+            because = [Reason(f"{name} on {node}: {what} {_shown(mine)}, on {count} other nodes {_shown(most)}", ref)]
             because += [_reason(view) for view in loss[:4]]
             told.add(node)
             yield Hypothesis(
                 CAUSE, {"node": node} | ({"device": name} if name else {}),
-                f"{WORDS[setting][:1].upper()}{WORDS[setting][1:]} of {name or 'the interface'} on {node} is {_shown(mine)}, "
+                f"{what[:1].upper()}{what[1:]} of {name or 'the interface'} on {node} is {_shown(mine)}, "
                 f"unlike {_shown(most)} of the other nodes" + (": packets are lost" if loss else ""),
                 tuple(because), ("flow_control_differs", *(("packets_lost",) if loss else ())),
-                would_change=("the same setting on all nodes", "counters of lost packets, twice"), nodes=frozenset({node}),
+                would_change=("the same setting on all nodes", "counters of lost packets, twice"),
+                nodes=frozenset({node}),
             )  # fmt: skip
         if link.pause and link.pfc:
             yield Hypothesis(
@@ -66,9 +66,9 @@ def _losing(ports: Ports, losing: list[PortView]) -> Hypothesis:
             )
         )
     many = len({view.node for view in losing}) > 1
+    where = f"{len(losing)} ports" if many else worst.called
     return Hypothesis(
-        CAUSE, {} if many else worst.subject,
-        f"RoCE loses packets on {f'{len(losing)} ports' if many else worst.called}" + (": PFC is off" if nowhere else ""),
+        CAUSE, {} if many else worst.subject, f"RoCE loses packets on {where}" + (": PFC is off" if nowhere else ""),
         tuple(because), ("packets_lost", *(("flow_control_off",) if nowhere else ())),
         would_change=("the flow control of each node and its switch port (mlnx_qos, dcb pfc show)",),
         nodes=frozenset(view.node for view in losing if view.node),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
-from probes.diagnosis.ports import PortView, order_of
+from probes.diagnosis.looks import order_of
+from probes.diagnosis.ports import PortView
 from probes.diagnosis.rules.port_down import DATA
 from probes.topology import PortState, pattern_of
 from probes.topology.states import MISSING, UNKNOWN
@@ -102,13 +103,14 @@ def _vanished(evidence: Evidence) -> Iterator[Hypothesis]:
     }
     names = {device.guid: device.name for device in was.values()}
     for device in gone:
-        nodes = frozenset(_node_of(names.get(guid, "")) for guid in behind & (set(was) - now)) - {""}
+        also = behind & (set(was) - now)
+        nodes = frozenset(_node_of(names.get(guid, "")) for guid in also) - {""}
         if device.kind == "switch":
             says = f"{device.name or device.guid} was in the fabric ({first.ref}) and is not any more ({last.ref})"
             yield Hypothesis(
                 SWITCH,
                 {"switch": device.name or device.guid},
-                f"Switch {device.name or device.guid} is gone from the fabric, with {len(behind & (set(was) - now))} adapters behind it",
+                f"Switch {device.name or device.guid} is gone from the fabric, with {len(also)} adapters behind it",
                 (Reason(says, last.ref),),
                 ("switch_gone",),
                 would_change=("the switch seen again in a new sweep",),
@@ -169,7 +171,9 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
             ]
         )
         what = f"{name} is down or lost" if kind == "switch" else f"The switch of {name} is down or lost"
-        subject = {"switch": name} if kind == "switch" else {"hca": views[0].hca, "port": views[0].port}
+        subject: dict[str, str | int] = (
+            {"switch": name} if kind == "switch" else {"hca": views[0].hca, "port": views[0].port}
+        )
         yield Hypothesis(
             SWITCH,
             subject,

@@ -53,10 +53,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         subject: dict[str, str | int] = {"device": name}
         if settled and len(nodes) == 1:
             subject = {"node": odd[0][0], "device": name}
+        more = f" and {len(nodes) - 1} more nodes" if len(nodes) > 1 else ""
         yield Hypothesis(
-            CAUSE, subject,
-            f"MTU of {name} is {odd[0][1]} on {odd[0][0]}{f' and {len(nodes) - 1} more nodes' if len(nodes) > 1 else ''}, {most} on {count} others",
-            tuple(because), (signal,), would_change=("a ping of full size without fragments between these nodes",), nodes=nodes,
+            CAUSE, subject, f"MTU of {name} is {odd[0][1]} on {odd[0][0]}{more}, {most} on {count} others",
+            tuple(because), (signal,),
+            would_change=("a ping of full size without fragments between these nodes",), nodes=nodes,
         )  # fmt: skip
 
 

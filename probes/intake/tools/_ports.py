@@ -14,7 +14,8 @@ STATES = {
 }  # fmt: skip
 PHYSICAL = {
     "linkup": "LinkUp", "link_up": "LinkUp", "polling": "Polling", "disabled": "Disabled", "sleep": "Sleep",
-    "portconfigurationtraining": "PortConfigurationTraining", "port_configuration_training": "PortConfigurationTraining",
+    "portconfigurationtraining": "PortConfigurationTraining",
+    "port_configuration_training": "PortConfigurationTraining",
     "linkerrorrecovery": "LinkErrorRecovery", "link_error_recovery": "LinkErrorRecovery", "phy_test": "PhyTest",
 }  # fmt: skip
 # Names of perfquery, ibqueryerrors and NVIDIA's tools -> those in sysfs.

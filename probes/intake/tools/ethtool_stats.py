@@ -27,11 +27,10 @@ def read(text: str) -> Counters:
         netdev, values = "", dict[str, int | None]()
         for line in (*lines_of(body, 400), "NIC statistics:"):
             command = _COMMAND.search(line)
-            if command or line.strip() == "NIC statistics:":
-                if values:
-                    sets.append(CounterSet("netdev", netdev, None, values, at))
-                    netdev = netdev if not command else ""
-                    values = {}
+            begins = bool(command) or line.strip() == "NIC statistics:"
+            if begins and values:
+                sets.append(CounterSet("netdev", netdev, None, values, at))
+                netdev, values = netdev if not command else "", {}
             if command:
                 netdev = clean(command[1])
             elif found := _LINE.match(line):

@@ -18,7 +18,8 @@ from probes.intake.tools.ibnetdiscover import hca_first
 _HEAD = re.compile(r"^(CA|Switch|RT|Router): (?:(0x[0-9a-fA-F]{1,16}) )?([^\n]{0,120}?):\s*$")
 _PORT = re.compile(
     r"^\s{0,12}(?:(0x[0-9a-fA-F]{1,16})\s{1,8}(?:\"([^\"\n]{0,120})\"\s{1,8})?)?(\d{1,6})\s{1,8}(\d{1,4})"
-    r"\[[\s\d]{0,4}\] ==\(\s{0,4}(?:(\d{1,2})X\s{1,12}([\w.]{1,10})(?: Gbps)?)?\s{0,24}([A-Z][\w]{2,12})/\s{0,8}([A-Za-z]{3,30})\)==>"
+    r"\[[\s\d]{0,4}\] ==\(\s{0,4}(?:(\d{1,2})X\s{1,12}([\w.]{1,10})(?: Gbps)?)?"
+    r"\s{0,24}([A-Z][\w]{2,12})/\s{0,8}([A-Za-z]{3,30})\)==>"
     r"\s{0,16}(?:(0x[0-9a-fA-F]{1,16})\s{1,8})?(?:(\d{1,6})\s{1,8}(\d{1,4}))?\[[\s\d]{0,4}\] \"([^\"\n]{0,120})\""
 )
 
@@ -81,6 +82,9 @@ def _take(sweep: _Sweep, found: re.Match[str]) -> None:
     if peer:
         there = guid_of(peer)
         sweep.lids[peer_lid] = there
+        if there not in sweep.devices:
+            other = "switch" if int(peer_port) > 2 or sweep.devices[here].kind == "hca" else "hca"
+            sweep.devices[there] = Device(there, other, 0, clean(peer_name).strip()[:120])
         if (there, int(peer_port)) not in sweep.links:
             sweep.links[here, int(port)] = Link(here, int(port), there, int(peer_port), width, named)
     else:

@@ -17,6 +17,9 @@ _HEAD = re.compile(
 _LINE = re.compile(r"^([A-Z][A-Za-z0-9]{2,40}):\.{1,48}(\S{1,30})\s*$")
 
 
+SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
+
+
 def fits(head: str, name: str) -> bool:
     return any(_HEAD.match(line) for line in lines_of(head[:8192], 200))
 
@@ -32,9 +35,8 @@ def read(text: str) -> Counters:
                 if head and values and head[1] != 255:
                     sets.append(CounterSet("lid", head[0], head[1], values, at))
                 head, values = (found[1], int(found[2])), {}
-            elif head and (found := _LINE.match(line)):
-                if found[1] not in ("PortSelect", "CounterSelect", "CounterSelect2"):
-                    values[COUNTERS.get(found[1], found[1])] = whole(found[2])
+            elif head and (found := _LINE.match(line)) and found[1] not in SELECTORS:
+                values[COUNTERS.get(found[1], found[1])] = whole(found[2])
     if not sets:
         raise refuse("counters of a port as perfquery prints them", text)
     return Counters(tuple(sets[:100_000]))

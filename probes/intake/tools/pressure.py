@@ -12,7 +12,8 @@ from probes.intake.tools._load import load
 from probes.intake.tools._text import host_in, number, refuse
 
 _LINE = re.compile(
-    r"^(?:\S{0,200}?(cpu|io|memory)(?:\.pressure)?[: ]\s{0,2})?(some|full) avg10=([\d.]{1,8}) avg60=([\d.]{1,8}) avg300=",
+    r"^(?:\S{0,200}?(cpu|io|memory)(?:\.pressure)?[: ]\s{0,2})?(some|full) avg10=([\d.]{1,8})"
+    r" avg60=([\d.]{1,8}) avg300=",
     re.M,
 )
 _HEAD = re.compile(r"(?:^|\n)[^\n]{0,100}?\b(cpu|io|memory)\b[^\n]{0,40}\n(?=some avg10=)", re.I)
