@@ -125,3 +125,28 @@ def nodes_of(
 def node_in(path: PurePosixPath, nodes: set[PurePosixPath]) -> str:
     """The node whose folder a file is in, "" when it is in none."""
     return next((folder.name for folder in path.parents if folder in nodes), "")
+
+
+_TOOL_WORD = re.compile(
+    r"ib\w{0,16}|ethtool|S|dmesg|kern(?:el)?|log|journal\w{0,3}|nvidia|smi|q|topo|top|ps|aux|pidstat|mpstat|vmstat|lscpu"
+    r"|numactl|nproc|lsmod|modules|limits|ulimit|psi|pressure|cpu|stat|max|load(?:avg)?|uptime|env|ip|link|addr|rdma|mlnx"
+    r"|qos|dcb|mlxlink|perfquery|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second|lspci|free|df"
+    r"|mounts?|chrony\w{0,2}|ntpq|timedatectl|sminfo|show|gids|statistics?|t\d|\d", re.I,
+)  # fmt: skip
+
+
+def node_in_name(path: PurePosixPath) -> str:
+    """The node that a file's own name tells beside what the file is: `ibstat_gpu-017.txt`, `node3.dmesg`,
+    `dgx01-ethtool.txt`; "" when it tells none, or two. gpu0 to gpu9 may as well be GPUs."""
+    parts = [part for part in re.split(r"[_. ]", stem(path.name)[:200]) if part]
+    found = set()
+    for part in parts:
+        pieces = part.split("-")
+        while len(pieces) > 1 and _TOOL_WORD.fullmatch(pieces[-1]) and not pieces[-1].isdecimal():
+            pieces.pop()
+        while len(pieces) > 1 and _TOOL_WORD.fullmatch(pieces[0]) and pieces[0] != "ip":
+            pieces.pop(0)
+        name = "-".join(pieces)
+        if looks_like_a_node(name) and not re.fullmatch(r"gpu\d", name, re.I) and (len(parts) > 1 or name != part):
+            found.add(name)
+    return found.pop() if len(found) == 1 else ""

@@ -19,6 +19,7 @@ from probes.catalog.rank_log import RankLogs
 from probes.core import Capture, ParseError, Reading
 from probes.intake.dumps import dump_readings
 from probes.intake.items import Unread
+from probes.intake.names import node_in_name
 from probes.intake.sorting import Brought, NodeFile, StackFile
 from probes.intake.who import Who
 
@@ -60,7 +61,7 @@ def _owned(events: tuple[Any, ...], was: int | None, now: int | None) -> tuple[A
 
 
 def _of_node(one: NodeFile, who: Who) -> Found:
-    node = one.host if one.host else who.folder_node(one.inside)
+    node = one.host or who.folder_node(one.inside) or node_in_name(one.inside)
     return one.ref, dataclasses.replace(one.reading, capture=dataclasses.replace(one.reading.capture, node=node))
 
 

@@ -16,6 +16,7 @@ from probes.diagnosis.ports import Ports, PortView
 CAUSE = "ib.congestion"
 WAIT = "port_xmit_wait"
 BYTES = 8
+LONG_S = 5.0  # a shorter look may meet one collective of a healthy job, which waits too; judgement
 SOME, BAD = 0.05, 0.20  # of the time; judgement, field row port_xmit_wait
 ODD = 5.0  # times the others' wait, before it is that port alone; judgement
 PAUSES = ("rx_global_pause_duration", "rx_prio3_pause_duration", "rx_prio4_pause_duration", "rx_prio5_pause_duration",
@@ -72,15 +73,13 @@ def _waiting(ports: Ports, bad: list[PortView], waits: dict[int, float]) -> Iter
         node, _, hca = worst.peer[0].rpartition(" ")
         subject: dict[str, str | int] = {"node": node, "hca": hca} if node else {"node": worst.peer[0]}
         says = f"{worst.peer[0]} takes too slowly what {worst.switch} sends it: {worst.called} waits"
-        yield _said(
-            subject, says, told, "waits_to_send_many" if many else "waits_to_send", frozenset({node or worst.peer[0]})
-        )
+        yield _said(subject, says, told, _signal(bad, many), frozenset({node or worst.peer[0]}))
         return
     switches = Counter(view.switch or (view.peer[0] if view.peer else "") for view in bad)
     common, count = switches.most_common(1)[0]
     if many and common and count > 1:
         says = f"{count} ports of {common} wait to send for more than {100 * BAD:.0f} % of the time"
-        yield _said({"switch": common}, says, told, "waits_to_send_many", frozenset(v.node for v in bad if v.node))
+        yield _said({"switch": common}, says, told, _signal(bad, True), frozenset(v.node for v in bad if v.node))
         return
     says = f"{worst.called[:1].upper()}{worst.called[1:]} waits to send for {100 * waits[id(worst)]:.0f} % of the time"
     more = f", and so do {len(bad) - 1} more ports: the fabric behind them is full" if many else ""
@@ -89,7 +88,7 @@ def _waiting(ports: Ports, bad: list[PortView], waits: dict[int, float]) -> Iter
         subject,
         says + more,
         told,
-        "waits_to_send_many" if many else "waits_to_send",
+        _signal(bad, many),
         frozenset(v.node for v in bad if v.node),
     )
 
@@ -140,7 +139,7 @@ def _paused(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
         says = (
             f"{worst.called} takes too slowly: it holds its switch back for {100 * sends[id(worst)]:.0f} % of the time"
         )
-        yield _said(worst.subject, says, told, "waits_to_send_many" if held else "waits_to_send", worst.nodes)
+        yield _said(worst.subject, says, told, _signal([worst], bool(held)), worst.nodes)
     elif held:
         told = [
             Reason(f"{view.called} was paused for {100 * takes[id(view)]:.0f} % of the time", view.ref)
@@ -159,9 +158,16 @@ def _paused(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
             held[0].subject if not many else {},
             says,
             told,
-            "waits_to_send_many" if many else "waits_to_send",
+            _signal(held, many),
             frozenset(v.node for v in held),
         )
+
+
+def _signal(views: list[PortView], many: bool) -> str:
+    seconds = [s for view in views for name in (WAIT, *PAUSES, *SENT_PAUSES) if (s := view.seconds(name))]
+    if seconds and max(seconds) < LONG_S:
+        return "waits_to_send_shortly"
+    return "waits_to_send_many" if many else "waits_to_send"
 
 
 def _said(
