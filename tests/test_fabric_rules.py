@@ -359,3 +359,38 @@ def test_a_driver_that_gives_its_adapter_up_explains_the_port_that_is_down(tmp_p
     found = told(tmp_path, files)
     assert (found.cause, found.subject["node"]) == ("ib.hca_fault", "gpu-03")
     assert found.probability >= 0.9
+
+
+# One file for many ---------------------------------------------------------------------------------------------------
+
+
+def test_one_file_of_many_commands_is_taken_apart_and_its_two_looks_are_compared(tmp_path: Path) -> None:
+    files = {}
+    for node in NODES:
+        lost = 90_000 if node == "gpu-03" else 0
+        files[f"{node}.txt"] = (
+            f"root@{node}:~# rdma link\nlink mlx5_0/1 state ACTIVE physical_state LINK_UP netdev eth2 \n"
+            f"root@{node}:~# date\nMon Nov 30 01:10:00 UTC 2026\n"
+            f"root@{node}:~# ethtool -S eth2\n{ethtool('eth2', rx_discards_phy=0)}"
+            f"root@{node}:~# date\nMon Nov 30 01:11:00 UTC 2026\n"
+            f"root@{node}:~# ethtool -S eth2\n{ethtool('eth2', rx_discards_phy=lost)}"
+            f"root@{node}:~# mlnx_qos -i eth2\n{qos(*([] if lost else [3]))}"
+        )
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject["node"]) == ("ib.lossless_misconfigured", "gpu-03")
+    assert "in 60 s" in " ".join(one.says for one in found.diagnosis.verdict.hypothesis.because)
+
+
+def test_lines_of_pdsh_are_given_to_their_nodes(tmp_path: Path) -> None:
+    lines = []
+    for node in NODES:
+        text = ibstat(**(FINE | {"mlx5_2": "Down Polling 40"} if node == "gpu-03" else FINE))
+        lines += [f"{node}: {line}" for line in text.splitlines()]
+    found = told(tmp_path, {"ibstat.txt": "\n".join(lines) + "\n"})
+    assert (found.cause, found.subject["node"], found.subject["hca"]) == ("ib.link_down", "gpu-03", "mlx5_2")
+
+
+def test_a_file_that_names_its_node_needs_no_folder(tmp_path: Path) -> None:
+    files = {f"ibstat_{node}.txt": ibstat(**FINE) for node in NODES}
+    files["ibstat_gpu-03.txt"] = ibstat(**(FINE | {"mlx5_2": "Down Polling 40"}))
+    assert told(tmp_path, files).subject["node"] == "gpu-03"

@@ -14,6 +14,7 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, Item
 from probes.intake.tools import Tool, tool_of
+from probes.intake.transcripts import parts_of
 
 Kind = Literal[
     "dump",
@@ -25,6 +26,7 @@ Kind = Literal[
     "nvidia-smi",
     "ras",
     "sections",
+    "transcript",
     "tool",
     "log",
     "perhaps a log",
@@ -107,6 +109,8 @@ def _of_text(text: str, name: str) -> Known | Other:
     if body.startswith("==> ") and "<==" in body[:1000]:
         return Known("process", text) if is_extract(text) else Known("sections", body)
     head = text[:HEAD]
+    if parts_of(body):
+        return Known("transcript", body)
     if body.startswith("!! ") or body.startswith(("#stderr: Error:", "Error: Failed to", "Error: Permission")):
         first = clean(body.partition("\n")[0]).removeprefix("!! ").removeprefix("#stderr: ")
         return Other(f"the tool that should have written it failed: {first[:160]}")

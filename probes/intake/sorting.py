@@ -29,6 +29,7 @@ from probes.intake.items import Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, log_file
 from probes.intake.tools import Tool, process_table
+from probes.intake.transcripts import items_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -175,6 +176,8 @@ class _Sorter:
             self._process(item, known)
         elif known.kind == "sections":
             self._sections(item, known.text, nested)
+        elif known.kind == "transcript":
+            self._transcript(item, known.text, nested)
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
             self._of_node(item, probe, known.text)
@@ -239,6 +242,15 @@ class _Sorter:
         if len(self.brought.unread) - before == len(parts):
             del self.brought.unread[before:]
             self._unread(item, "several files in one, of which none has a known form")
+
+    def _transcript(self, item: Item, text: str, nested: int) -> None:
+        """The outputs of several commands, or nodes, in one file."""
+        parts, before = items_of(item, text) if nested < NESTED else [], len(self.brought.unread)
+        for one in parts:
+            self._take(one, nested + 1)
+        if len(self.brought.unread) - before == len(parts):
+            del self.brought.unread[before:]
+            self._unread(item, "outputs of several commands, of which none has a known form")
 
     def _of_node(self, item: Item, probe: str, text: str) -> bool:
         reading = catalog.read(Capture("", probe, "ok", text.encode("utf-8", "replace")))
