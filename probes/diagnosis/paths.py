@@ -99,6 +99,8 @@ def _unsettled(settles: str, evidence: Evidence) -> str:
     of_nodes = [view for view in evidence.ports.of_nodes if view.facts is not None and view.facts.state == "ACTIVE"]
     if settles == "rates" and of_nodes:
         once = [view for view in of_nodes if not view.changes]
+        if once and not any(view.looks for view in once):
+            return f"nothing tells the counters of {len(once)} ports: read them twice, a minute apart"
         if once:
             return f"counters of {len(once)} of {len(of_nodes)} ports were read once: read them again a minute later"
         stuck = [view for view in of_nodes if any(change.why for change in view.changes.values())]
