@@ -240,7 +240,9 @@ def _width(port: Port, facts: IbPorts) -> Said:
         return
     others = Counter(other.rate_gbps for other in _alike(port, facts) if other.rate_gbps is not None)
     usual = max(others, key=lambda rate: (others[rate], -rate)) if others else None
-    shown = f"{port.rate_gbps:g} Gb/s ({port.width}X {port.speed or ''}".rstrip() + ")"
+    shown = f"{port.rate_gbps:g} Gb/s"
+    if port.width is not None:
+        shown += f" ({port.width}X {port.speed or ''}".rstrip() + ")"
     if usual is not None and port.rate_gbps < usual:
         yield "ib.rate_low", "bad", f"runs at {shown}, other ports like it at {usual:g} Gb/s"
     elif port.width == 1 and port.link_layer == "InfiniBand":

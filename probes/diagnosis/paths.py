@@ -60,6 +60,10 @@ def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, Pa
             if one.probability > shares.get(hypothesis.cause, NO_SHARE)[0]:
                 reading = hypothesis.because[0].reading if hypothesis.because else ""
                 shares[hypothesis.cause] = (one.probability, hypothesis.says, reading)
+            for signal in hypothesis.signals:
+                if one.probability > shares.get(signal, NO_SHARE)[0]:
+                    reading = hypothesis.because[0].reading if hypothesis.because else ""
+                    shares[signal] = (one.probability, hypothesis.says, reading)
     found = {}
     for path in paths():
         steps = tuple(_step(step, evidence, shares) for step in path["steps"])
@@ -69,7 +73,8 @@ def path_states(evidence: Evidence, ranked: Sequence[Ranked]) -> Mapping[str, Pa
 
 
 def _step(step: Mapping[str, Any], evidence: Evidence, shares: Mapping[str, Share]) -> StepState:
-    share = max((shares[cause] for cause in step["causes"] if cause in shares), default=NO_SHARE)
+    names = step.get("signals", step["causes"])
+    share = max((shares[name] for name in names if name in shares), default=NO_SHARE)
     return StepState(step["id"], step["question"], *_judged(step, evidence, share))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from probes.catalog._ib_fabric_facts import Device, guid_of
@@ -122,11 +122,12 @@ class Ports:
                 return one
         return None
 
-    def others(self, view: PortView) -> Iterator[PortView]:
-        """Ports of its kind, on its node and on others."""
-        for one in self.views.values():
-            if one is not view and bool(one.switch) == bool(view.switch):
-                yield one
+    def adapter_of(self, view: PortView) -> PortView:
+        """The adapter's end of a cable between a switch and an adapter; the port itself where there is none."""
+        found = _HCA.match(view.peer[0]) if view.switch and view.peer else None
+        if found is None or view.peer is None:
+            return view
+        return self.views.get((found[1], found[2], view.peer[1])) or PortView(found[1], found[2], view.peer[1])
 
 
 def ports_of(evidence: Evidence) -> Ports:

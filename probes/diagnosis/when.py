@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from probes.diagnosis.core import Evidence
 
+LONG_S = 6 * 3600.0  # judgement: what happened so long before the last sign of the job did not stop it
 MARGIN_S = 60.0  # judgement: clocks of nodes differ, and a job's first lines come late
 
 
@@ -20,5 +21,8 @@ def job_began(evidence: Evidence) -> float | None:
 
 def before_job(evidence: Evidence, at: float | None) -> bool:
     """Whether something that was seen last `at` this time was over before the job began."""
+    if at is None:
+        return False
     began = job_began(evidence)
-    return at is not None and began is not None and at < began - MARGIN_S
+    last = max((event.last_at or 0.0 for event, _, _ in evidence.job.events), default=0.0)
+    return (began is not None and at < began - MARGIN_S) or at < last - LONG_S

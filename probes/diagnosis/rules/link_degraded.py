@@ -16,6 +16,7 @@ ERRORS = ("link_error_recovery", "port_rcv_errors", "local_link_integrity_errors
     "rx_icrc_encapsulated")  # fmt: skip
 REMOTE = "port_rcv_remote_physical_errors"  # packets that a switch upstream had marked bad: not this cable
 NOISY = ("HDR", "NDR", "XDR", "GDR")  # PAM4: symbol errors before correction are normal
+SOFTWARE = ("rxe", "siw")  # RDMA in software: it tells a rate that means nothing
 MANY, TIMES, FEWEST = 10, 10, 3  # judgement: errors, times those of other ports, ports that a usual rate needs
 BER = 1000  # bit error rate after correction of 1e-15, in parts of 1e-18; judgement (field: 1e-12 warns)
 
@@ -35,10 +36,11 @@ def _hypothesis(evidence: Evidence, view: PortView, says: str, because: list[Rea
         because.append(said)
         signals.append("completion_error")
     end = f" (its cable goes to {view.peer[0]} port {view.peer[1]})" if view.peer else ""
+    adapter = evidence.ports.adapter_of(view)
     return Hypothesis(
-        CAUSE, view.subject, says + end, tuple(because), tuple(signals),
+        CAUSE, adapter.subject, says + end, tuple(because), tuple(signals),
         would_change=("the same counters a minute later, unchanged", "the port at the rate of its peers"),
-        nodes=view.nodes,
+        nodes=adapter.nodes,
     )  # fmt: skip
 
 
@@ -60,7 +62,10 @@ def _slow(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
         if finding.severity == "bad" and view is not None:
             told.add(id(view))
             says = f"Port {view.called} {finding.says.partition(' ')[2]}"
-            yield _hypothesis(evidence, view, says, [Reason(finding.says, seen.ref)], ["link_slow"])
+            soft = view.hca.startswith(SOFTWARE)
+            signal = "link_slow" if finding.code == "ib.rate_low" else "link_narrow"
+            if not soft:
+                yield _hypothesis(evidence, view, says, [Reason(finding.says, seen.ref)], [signal])
     for view in ports.of_nodes:
         rate = view.rate_gbps
         if id(view) in told or rate is None or (view.facts is not None and view.facts.state not in ("ACTIVE", None)):

@@ -6,29 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.ports import Ports
 
 CAUSE = "net.mtu_mismatch"
-NOT_TRAINING = (
-    "lo",
-    "docker",
-    "veth",
-    "br-",
-    "virbr",
-    "cni",
-    "flannel",
-    "cali",
-    "tun",
-    "wg",
-    "kube",
-    "cilium",
-    "dummy",
-)
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     ports: Ports = evidence.ports
-    training = _training(evidence, ports)
+    training = training_interfaces(evidence, ports)
     by_name: dict[str, list[tuple[str, int, str]]] = {}
     for (node, name), (link, ref) in ports.links.items():
         if link.mtu is not None and not name.startswith(NOT_TRAINING) and link.up is not False:
@@ -59,20 +45,6 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             tuple(because), (signal,),
             would_change=("a ping of full size without fragments between these nodes",), nodes=nodes,
         )  # fmt: skip
-
-
-def _training(evidence: Evidence, ports: Ports) -> set[str]:
-    """Interfaces that the job uses: of RDMA ports, by its settings, or as NCCL wrote."""
-    names = {view.facts.netdev for view in ports.of_nodes if view.facts is not None and view.facts.netdev}
-    names |= {name for view in ports.of_nodes if view.facts is not None for name in view.facts.netdevs}
-    for seen in evidence.of("host.settings"):
-        for key in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
-            names |= {part.lstrip("=^") for part in seen.facts.env.get(key, "").split(",") if part and part[0] != "^"}
-    for event, _, _ in evidence.job.said("nccl_net"):
-        devices = str(event.more.get("devices", ""))
-        names |= {part.partition(":")[2].partition("<")[0] for part in devices.split("[") if ":" in part}
-        names |= {part.partition("OOB ")[2].partition(":")[0] for part in [devices] if "OOB " in part}
-    return {name for name in names if name}
 
 
 RULE = Rule((CAUSE,), modest(judge))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, modest
+from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
 from probes.diagnosis.ports import PortView
 
@@ -21,6 +22,32 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             continue
         yield _down(evidence, seen, finding, up, everywhere)
     yield from _by_log(evidence)
+    yield from _interfaces(evidence)
+
+
+def _interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A network interface without carrier, which the same one of two other nodes has; its port may not be told."""
+    links = evidence.ports.links
+    used = training_interfaces(evidence, evidence.ports)
+    for (node, name), (link, ref) in links.items():
+        up = sum(m == name and n != node and one.up is True for (n, m), (one, _) in links.items())
+        view = evidence.ports.of_device(node, name)
+        if (
+            link.up is not False
+            or up < 2
+            or name.startswith(NOT_TRAINING)
+            or (view is not None and view.facts is not None and view.facts.state)
+        ):
+            continue
+        yield Hypothesis(
+            CAUSE,
+            {"node": node, "device": name},
+            f"{name} on {node} has no link, on {up} other nodes it has",
+            (Reason(f"{name} has no carrier", ref),),
+            ("interface_down" if name in used else "interface_down_elsewhere",),
+            would_change=(f"ethtool {name}: link detected",),
+            nodes=frozenset({node}),
+        )
 
 
 def _waits_for_manager(evidence: Evidence, seen: Seen, finding: Finding) -> bool:

@@ -24,8 +24,7 @@ def _on(here: NodeCpu) -> Iterator[Hypothesis]:
     name, taken, some = found[0]
     least = SHARE * here.cpus * 100 if here.cpus else UNKNOWN_CPUS
     waiting = here.waiting
-    narrow = bool(here.late_ranks) and taken >= 90  # one CPU, which a rank was seen to wait for
-    if taken < min(least, 10_000) and not narrow:
+    if taken < least:
         return
     if not waiting and taken < 2 * least:
         return

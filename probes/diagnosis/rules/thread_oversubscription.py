@@ -9,6 +9,7 @@ from probes.diagnosis.cpus import NodeCpu, busiest
 
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
+BESIDE = 25.0  # percent of each CPU that another program takes: then that is the cause; judgement
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -30,7 +31,7 @@ def _on(here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     wanted = max(asked, default=0) * ranks
     many = threads > THREADS * cpus or wanted > THREADS * cpus
     crowded = max(here.runnable or 0, here.load1 or 0.0) > RUNNING * cpus
-    if not mine or not (many or (crowded and used > 50 * cpus)) or (others and others[0][1] > used):
+    if not mine or not (many or (crowded and used > 50 * cpus)) or (others and others[0][1] > BESIDE * cpus):
         return
     unset = here.env is not None and not asked
     because = []

@@ -37,17 +37,22 @@ def fits(head: str, name: str) -> bool:
 def read(text: str) -> Load:
     """The last screen: its summary, and its processes with the busiest first."""
     heads: dict[str, int] | None = None
+    each = 0
     rows: dict[int, Process] = {}
     use, loads, top, fields_ = None, (None, None, None), False, 0  # type: CpuUse | None, tuple[float | None, ...], bool, int
     for line in lines_of(text, 2000):
         if found := _LOADS.search(line):
             loads = tuple(number(one) for one in found.groups())
+        elif line.startswith("Threads:"):  # top -H: a row a thread
+            each = 1
         elif found := _SUMMARY.match(line):
             use, top = _use(found[1]), True
         elif (new := columns(line)) is not None:
             heads, rows, fields_ = new, {}, len(line.split())
         elif heads is not None and len(rows) < MOST:
             _take(rows, heads, fields_, line, top)
+    if each:
+        rows = {pid: replace(one, threads=each) for pid, one in rows.items()}
     if not rows and heads is None:
         raise refuse("a table of processes with PID, %CPU and COMMAND", text)
     busiest = sorted(rows.values(), key=lambda one: -(one.cpu_percent or 0.0))
