@@ -162,3 +162,26 @@ def test_masks_that_overlap_prove_nothing(tmp_path: Path) -> None:
     all_masks = masks(*[(pid, "0-63") for pid, *_ in WORKERS], (4000, "0-63"))
     found = told(tmp_path, {f"{NODE}/taskset.txt": all_masks, f"{NODE}/pidstat.txt": waits(1.0)})
     assert found.share("cpu.affinity_collision") == 0
+
+
+def test_a_loaded_node_is_not_why_a_rank_on_it_that_was_stopped_is_waited_for(tmp_path: Path) -> None:
+    """Measured on both sides: who sleeps, or is stopped, does not wait for a CPU."""
+    from probes import catalog
+    from probes.core import Capture
+    from probes.diagnosis import diagnose
+    from probes.diagnosis.core import seen
+    from probes.intake import read
+
+    (tmp_path / NODE).mkdir()
+    (tmp_path / NODE / "top.txt").write_text(top((77, "R", "clamscan", 1500.0), load=60, idle=1.0))
+    (tmp_path / NODE / "psi_cpu.txt").write_text(PRESSED)
+    (tmp_path / NODE / "lscpu.txt").write_text(LSCPU.format(32, 32))
+    loaded = [seen(reading, ref) for ref, reading in read([tmp_path]).readings]
+    recorded = Path(__file__).parent / "fixtures"
+    hung = [
+        seen(catalog.read(Capture(NODE, probe, "ok", (recorded / probe / "rank_1_stopped.out").read_bytes())))
+        for probe in ("rank.flight_recorder", "rank.stack")
+    ]
+    first = diagnose([*loaded, *hung], [NODE]).verdict
+    assert first.hypothesis.cause == "fw.rank_stopped"
+    assert first.probability > 0.9

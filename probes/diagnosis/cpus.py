@@ -254,6 +254,21 @@ def _between(quota: Quota, first: Quota, last: Quota) -> Quota:
     return replace(quota, periods=periods, throttled=throttled, throttled_percent=round(100 * throttled / periods, 1))
 
 
+VERY_LATE = 60.0  # percent of the time that a thread waits for a CPU; judgement: below, a rank is slow, not gone
+
+
+def decides(evidence: Evidence, here: NodeCpu) -> bool:
+    """Whether a want of CPU on this node can be why the job stands: a rank that the others wait for is one that hardly
+    gets a CPU here. A busy node beside a rank that sleeps, or is stopped, is not the reason. Without anybody who is
+    waited for the job is slow, and this may be why."""
+    suspects = set(evidence.suspects)
+    if not suspects:
+        return True
+    late = {one.rank for one in here.runners.values() if (one.delay or 0.0) > VERY_LATE}
+    here_too = any(evidence.job.view(rank).node == here.node for rank in suspects)
+    return bool(suspects & late) or (here_too and not any(one.delay is not None for one in here.runners.values()))
+
+
 def cpu_set(ranges: str) -> frozenset[int]:
     """`0-3,8` is five CPUs. What is none is the empty set."""
     found: set[int] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
-from probes.diagnosis.cpus import NodeCpu, Runner, cpu_set
+from probes.diagnosis.cpus import NodeCpu, Runner, cpu_set, decides
 
 CAUSE = "cpu.affinity_collision"
 FEW = 0.25  # of the node's CPUs; judgement
@@ -14,10 +14,10 @@ PREEMPTED = 100.0  # involuntary switches a second; judgement
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for here in evidence.cpus.values():
-        yield from _on(here)
+        yield from _on(evidence, here)
 
 
-def _on(here: NodeCpu) -> Iterator[Hypothesis]:
+def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
     masked = [(one, cpu_set(one.mask)) for one in here.runners.values() if one.mask]
     if not masked:
         return
@@ -49,6 +49,8 @@ def _on(here: NodeCpu) -> Iterator[Hypothesis]:
     if pressed and not late:
         because += here.waiting[:1]
     signal = "masks_collide" if late else "mask_narrow" if narrow and pressed else "mask_narrow_unproven"
+    if not decides(evidence, here):
+        signal = "mask_narrow_unproven"
     strong = signal != "mask_narrow_unproven"
     ranks = frozenset(one.rank for one in job if one.rank is not None and one.rank >= 0)
     yield Hypothesis(

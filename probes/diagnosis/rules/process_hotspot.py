@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
-from probes.diagnosis.cpus import NodeCpu, busiest
+from probes.diagnosis.cpus import NodeCpu, busiest, decides
 
 CAUSE = "cpu.process_hotspot"
 SHARE = 0.2  # of the node's CPUs; judgement
@@ -14,10 +14,10 @@ UNKNOWN_CPUS = 400.0  # percent, where nobody told how many CPUs there are; judg
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for here in evidence.cpus.values():
-        yield from _on(here)
+        yield from _on(evidence, here)
 
 
-def _on(here: NodeCpu) -> Iterator[Hypothesis]:
+def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
     found = busiest(here.others())
     if not found:
         return
@@ -42,7 +42,7 @@ def _on(here: NodeCpu) -> Iterator[Hypothesis]:
     ]
     subject: dict[str, str | int] = {"node": here.node} if here.node else {}
     worst = max(some, key=lambda one: one.cpu or 0.0)
-    strong = bool(waiting)
+    strong = bool(waiting) and decides(evidence, here)
     yield Hypothesis(
         CAUSE, subject | {"pid": worst.pid, "process": name},
         f"{what} on {here.node or 'a node'} take{'s' * (len(some) == 1)} {taken / 100:.1f} CPUs that ranks need",

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from probes.catalog._load_facts import FEW_PERIODS, THROTTLED_BAD, THROTTLED_WARN, Quota
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
-from probes.diagnosis.cpus import NodeCpu
+from probes.diagnosis.cpus import NodeCpu, decides
 
 CAUSE = "cpu.quota_throttled"
+MOST = 80.0  # percent of the periods: more, and a rank hardly moves; judgement
 ENOUGH = 100  # periods, 10 s: fewer since the start tell nothing; judgement
 
 
@@ -16,7 +17,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for here in evidence.cpus.values():
         found = [(quota, ref, signal) for quota, ref in here.quotas if (signal := _signal(quota))]
         if found:
-            yield _held(here, *max(found, key=lambda one: _share(one[0])))
+            quota, ref, signal = max(found, key=lambda one: _share(one[0]))
+            quiet = not decides(evidence, here) and _share(quota) < MOST
+            yield _held(here, quota, ref, "throttled_beside_a_stall" if quiet else signal)
 
 
 def _share(quota: Quota) -> float:

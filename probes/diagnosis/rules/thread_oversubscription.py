@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
-from probes.diagnosis.cpus import NodeCpu, busiest
+from probes.diagnosis.cpus import NodeCpu, busiest, decides
 
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
@@ -16,10 +16,10 @@ NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for here in evidence.cpus.values():
         if here.cpus:
-            yield from _on(here, here.cpus)
+            yield from _on(evidence, here, here.cpus)
 
 
-def _on(here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
+def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     mine = [one for one in here.runners.values() if here.is_job(one)]
     threads = sum(one.threads or 0 for one in mine)
     used = sum(one.cpu or 0.0 for one in mine)
@@ -43,7 +43,7 @@ def _on(here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         says = f"{max(here.runnable or 0, here.load1 or 0.0):g} tasks run or wait on {cpus} CPUs"
         because.append(Reason(says, here.refs.get("runnable", here.refs.get("load1", mine[0].ref))))
     waiting = here.waiting
-    proven = bool(waiting) and crowded_or_late(here, crowded)
+    proven = bool(waiting) and crowded_or_late(here, crowded) and decides(evidence, here)
     if not many and not unset:
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]
