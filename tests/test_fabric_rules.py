@@ -394,3 +394,19 @@ def test_a_file_that_names_its_node_needs_no_folder(tmp_path: Path) -> None:
     files = {f"ibstat_{node}.txt": ibstat(**FINE) for node in NODES}
     files["ibstat_gpu-03.txt"] = ibstat(**(FINE | {"mlx5_2": "Down Polling 40"}))
     assert told(tmp_path, files).subject["node"] == "gpu-03"
+
+
+def test_lines_of_nccl_are_not_taken_for_those_of_pdsh(tmp_path: Path) -> None:
+    found = told(tmp_path, {"rank1.log": REFUSED * 3})
+    assert any("gpu-02:4121:4300" in one.says for one in found.diagnosis.verdict.hypothesis.because)
+
+
+def test_a_queue_pair_refused_for_want_of_memory_leaves_two_causes_open(tmp_path: Path) -> None:
+    line = (
+        "gpu-02:4121:4300 [1] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_create_qp failed with error "
+        + "Cannot allocate memory\n"
+    )
+    found = told(tmp_path, {"gpu-02/rank1.log": line})
+    assert found.share("ib.qp_exhausted") > 0.3
+    assert found.share("ib.memlock_limit") > 0.1
+    assert found.probability < 0.8

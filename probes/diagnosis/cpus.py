@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
 from probes.catalog._net_facts import Mask
+from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Reason, Seen
 from probes.diagnosis.looks import order_of
 
@@ -260,10 +261,12 @@ VERY_LATE = 60.0  # percent of the time that a thread waits for a CPU; judgement
 def decides(evidence: Evidence, here: NodeCpu) -> bool:
     """Whether a want of CPU on this node can be why the job stands: a rank that the others wait for is one that hardly
     gets a CPU here. A busy node beside a rank that sleeps, or is stopped, is not the reason. Without anybody who is
-    waited for the job is slow, and this may be why."""
+    waited for the job is slow, and this may be why; unless it stands in one collective for long."""
     suspects = set(evidence.suspects)
     if not suspects:
-        return True
+        stalls = evidence.stalls
+        stands = any(one.age_s is None or one.age_s >= LONG_S for one in stalls.all)
+        return stalls.moving is True or not stands
     late = {one.rank for one in here.runners.values() if (one.delay or 0.0) > VERY_LATE}
     here_too = any(evidence.job.view(rank).node == here.node for rank in suspects)
     return bool(suspects & late) or (here_too and not any(one.delay is not None for one in here.runners.values()))

@@ -37,7 +37,7 @@ _HEADING = re.compile(
     rf"(?P<command>(?:\$ )?(?:sudo )?(?:{_COMMANDS})(?: [^\n]{{0,200}}?)?)"
     r" {0,3}(?:={2,40}|-{2,40}|#{2,40}|\*{2,40}|\]|:)?$"
 )
-_PREFIX = re.compile(r"([a-zA-Z][\w.-]{1,60}): ?(.*)$")
+_PREFIX = re.compile(r"([a-zA-Z][\w.-]{1,60}):(?: (.*)|)$")  # with a blank: NCCL writes host:pid:thread
 _BLOCK = re.compile(r"^-{4,80}\n([\w.,\[\]-]{2,200})\n-{4,80}$", re.M)
 _COUNTS = re.compile(
     r"ethtool (?:-S|--stat)|perfquery|ibqueryerrors|rdma\b.{0,20}\bstat|infiniband|counters|cpu\.stat|nr_thr"
@@ -87,7 +87,7 @@ def _prefixed(text: str) -> list[Part]:
         lines += 1
         found = _PREFIX.match(line)
         if found and looks_like_a_node(found[1]) and len(by_node) < MOST:
-            by_node.setdefault(found[1], []).append(found[2])
+            by_node.setdefault(found[1], []).append(found[2] or "")
         else:
             other += 1
         if lines == 40 and other > 20:

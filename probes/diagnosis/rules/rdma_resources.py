@@ -30,10 +30,19 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             continue
         registers = "reg_" in call[1].lower()
         limits = [one for one in low if one[0] in (node, "")]
-        if registers or (no_memory and limits):
-            yield _memlock(node, [quoted(event, log, seen)], limits, "registration_refused", event.rank)
+        said = quoted(event, log, seen)
+        if registers or no_memory:
+            signal = "registration_refused" if registers or limits else "queue_pair_refused_perhaps_memlock"
+            yield _memlock(node, [said], limits, signal, event.rank)
         if not registers:
-            yield _qps(evidence, node, quoted(event, log, seen), bool(limits), event.rank)
+            refused = (
+                "queue_pair_refused"
+                if full
+                else "queue_pair_refused_memory"
+                if limits
+                else "queue_pair_refused_unclear"
+            )
+            yield _qps(evidence, node, said, refused, event.rank)
     if low and not any(True for _ in _registrations(evidence)):
         for limit in low[:1]:
             if limit[3]:
@@ -77,9 +86,9 @@ def _memlock(node: str, because: list[Reason], limits: list[Low], signal: str, r
     )  # fmt: skip
 
 
-def _qps(evidence: Evidence, node: str, said: Reason, limited: bool, rank: int | None) -> Hypothesis:
+def _qps(evidence: Evidence, node: str, said: Reason, signal: str, rank: int | None) -> Hypothesis:
     because = [said]
-    signals = ["queue_pair_refused_memory" if limited else "queue_pair_refused"]
+    signals = [signal]
     for seen in evidence.of("host.settings"):
         counts = {key: value for key, value in seen.facts.resources.items() if key.endswith(" qp")}
         for key, value in counts.items():

@@ -13,7 +13,7 @@ from probes.intake.tools.perfquery import quiet
 
 _COMMAND = re.compile(r"ethtool (?:-S|--statistics) ([\w.@-]{1,40})")
 _LINE = re.compile(r"^\s{1,12}([A-Za-z][\w\[\]() .-]{1,60}):\s{1,8}(\d{1,20})\s*$")
-_NAMED = re.compile(r"(?:^|[/\s_.=-])((?:en[opsx]|eth|ib|rocep|roce|rdma|ens|bond)\w{0,20})(?=[\s_.:=-]|$)")
+_INTERFACE = re.compile(r"(?:en[opsx]\w{1,20}|(?:eth|ib|bond|rdma|roce|gpu|rail)\w{0,12}\d)")
 
 
 def fits(head: str, name: str) -> bool:
@@ -35,8 +35,8 @@ def read(text: str) -> Counters:
                 netdev = clean(command[1])
             elif found := _LINE.match(line):
                 values[clean(found[1])] = whole(found[2])
-            elif not netdev and not values and len(line) < 80 and (named := _NAMED.search(line)):
-                netdev = named[1]  # a heading of the person who collected it
+            elif not netdev and not values and len(line) < 80:  # a heading of the person who collected it
+                netdev = next((word for word in re.split(r"[\s=:,()]+", line) if _INTERFACE.fullmatch(word)), "")
     if not sets:
         raise refuse("counters below a line 'NIC statistics:'", text)
     return Counters(tuple(sets[:10_000]))
@@ -44,10 +44,9 @@ def read(text: str) -> Counters:
 
 def named(facts: Counters, path: str) -> Counters:
     """The interface by the file's name, where the text does not tell it."""
-    found = _NAMED.search(path.rpartition("/")[2])
-    if found is None:
-        return facts
-    return Counters(tuple(one if one.name else replace(one, name=found[1]) for one in facts.sets))
+    words = re.split(r"[_. =-]", path.rpartition("/")[2])
+    found = next((word for word in words if _INTERFACE.fullmatch(word)), "")
+    return Counters(tuple(one if one.name else replace(one, name=found) for one in facts.sets))
 
 
 TOOL = Tool("ethtool -S", "ib.counters", fits, read, quiet, host_in, named)
