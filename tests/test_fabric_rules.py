@@ -410,3 +410,24 @@ def test_a_queue_pair_refused_for_want_of_memory_leaves_two_causes_open(tmp_path
     assert found.share("ib.qp_exhausted") > 0.3
     assert found.share("ib.memlock_limit") > 0.1
     assert found.probability < 0.8
+
+
+def test_an_adapter_that_all_other_nodes_have_is_missed(tmp_path: Path) -> None:
+    files = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES}
+    files["gpu-02/ibstat.txt"] = ibstat(**{hca: told_ for hca, told_ in FINE.items() if hca != "mlx5_3"})
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("ib.link_down", {"node": "gpu-02", "hca": "mlx5_3"})
+
+
+def test_a_port_error_that_nccl_saw_and_a_port_that_is_up_again_is_a_flapping_link(tmp_path: Path) -> None:
+    line = "gpu-02:4121:4300 [1] transport/net_ib.cc:123 NCCL WARN NET/IB : mlx5_1:1 Got async event : port error\n"
+    files = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES} | {"gpu-02/rank1.log": line}
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject["node"], found.subject["hca"]) == ("ib.link_flapping", "gpu-02", "mlx5_1")
+
+
+def test_a_port_error_without_a_port_to_look_at_is_not_settled(tmp_path: Path) -> None:
+    line = "gpu-02:4121:4300 [1] transport/net_ib.cc:123 NCCL WARN NET/IB : mlx5_1:1 Got async event : port error\n"
+    found = told(tmp_path, {"gpu-02/rank1.log": line})
+    assert found.share("ib.link_down") > 0.5
+    assert found.probability < 0.85

@@ -34,6 +34,10 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen in evidence.of("host.kernel_log"):
         for link in seen.facts.links:
             _logged(evidence, seen, link, add)
+    for node, hca, reason in _recovered(evidence):
+        view = evidence.ports.of_device(node, hca) or PortView(node, hca, 1)
+        if (view.node, view.hca) not in found:
+            add(view, reason, "port_error_recovered")
     if not found:
         return
     for event, log, seen in evidence.job.said("ib_async"):
@@ -51,6 +55,24 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("a kernel log of the same minutes without link messages", "the count of downs, unchanged"),
             nodes=view.nodes,
         )  # fmt: skip
+
+
+def _recovered(evidence: Evidence) -> Iterator[tuple[str, str, Reason]]:
+    """Adapters that NCCL was told a port error of, and that are up again: NCCL was told so, or they are ACTIVE now."""
+    errors: dict[tuple[str, str], Reason] = {}
+    active = set()
+    for event, log, seen in evidence.job.said("ib_async"):
+        node = seen.node or (evidence.job.view(event.rank).node if event.rank is not None else "")
+        key = node, event.where.partition(":")[0]
+        name = event.name.lower()
+        if key[1] and "port error" in name:
+            errors.setdefault(key, quoted(event, log, seen))
+        elif "port active" in name:
+            active.add(key)
+    for (node, hca), reason in errors.items():
+        view = evidence.ports.of_device(node, hca)
+        if (node, hca) in active or (view is not None and view.facts is not None and view.facts.state == "ACTIVE"):
+            yield node, hca, reason
 
 
 def _is_up(view: PortView) -> bool:

@@ -18,6 +18,7 @@ MOST = 6  # ports whose readings are named for a leaf
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _vanished(evidence)
     if evidence.expected is None:
+        yield from _fewer(evidence)
         yield from _rail(evidence)
         return
     by_node: dict[str, list[PortState]] = {}
@@ -127,6 +128,31 @@ def _vanished(evidence: Evidence) -> Iterator[Hypothesis]:
                 would_change=("the adapter seen again in a new sweep",),
                 nodes=frozenset({node or device.name}),
             )
+
+
+def _fewer(evidence: Evidence) -> Iterator[Hypothesis]:
+    """An adapter that all other nodes have, two at least that have the same ones, and one node has not."""
+    sets: dict[str, set[str]] = {}
+    for view in evidence.ports.of_nodes:
+        if view.node and view.facts is not None and view.facts.state is not None:
+            sets.setdefault(view.node, set()).add(view.hca)
+    for node, mine in sets.items():
+        others = [one for other, one in sets.items() if other != node]
+        if len(others) < 2 or any(one != others[0] for one in others) or not mine < others[0]:
+            continue
+        # Adapters are numbered anew when one is gone: only with one that is last is its name certain.
+        gone = sorted(others[0] - mine)
+        ref = next(view.ref for view in evidence.ports.on(node))
+        says = f"{node} shows {len(mine)} adapters, each of {len(others)} other nodes {len(others[0])}"
+        yield Hypothesis(
+            LINK,
+            {"node": node} | ({"hca": gone[0]} if len(gone) == 1 else {}),
+            f"{says}: {', '.join(gone[:4])} is missing",
+            (Reason(says, ref),),
+            ("port_missing_by_peers",),
+            would_change=("lspci on that node: whether the adapter is on its bus",),
+            nodes=frozenset({node}),
+        )
 
 
 def _node_of(name: str) -> str:

@@ -74,7 +74,12 @@ def _like_elsewhere(evidence: Evidence, view: PortView | None) -> bool:
 
 def _by_log(evidence: Evidence) -> Iterator[Hypothesis]:
     """NCCL was told of a port error, and nothing tells the state of that port now: down, or down for a moment."""
-    told = set()
+    again = {
+        (source.node, event.where.partition(":")[0])
+        for event, _, source in evidence.job.said("ib_async")
+        if "port active" in event.name.lower()
+    }
+    told = set(again)
     for event, log, source in evidence.job.said("ib_async"):
         hca = event.where.partition(":")[0]
         node = source.node or (evidence.job.view(event.rank).node if event.rank is not None else "")
