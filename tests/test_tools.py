@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from probes.catalog._net_facts import Limit
-from probes.core import ParseError
+from probes.core import ParseError, facts_as_json
+from probes.diagnosis.core import stored
 from probes.intake.tools import tool_of, tools
 from probes.intake.tools._text import looks, time_in
 from tests.support.brought import FIXTURES
@@ -224,3 +225,12 @@ def test_garbage_is_refused_with_words_and_soon(tool: Any) -> None:
 
 def test_no_two_tools_are_called_alike() -> None:
     assert len({tool.name for tool in tools()}) == len(tools())
+
+
+@pytest.mark.parametrize("name", [row[0] for row in MANIFEST])
+def test_facts_come_back_from_the_database_as_they_were(name: str) -> None:
+    text = (TOOLS / name).read_text()
+    tool = tool_of(text[:65_536], name)
+    assert tool is not None
+    facts = tool.named(tool.read(text), name)
+    assert stored("gpu-01", tool.probe, "ok", "", facts_as_json(facts), []).facts == facts
