@@ -431,3 +431,8 @@ def test_a_port_error_without_a_port_to_look_at_is_not_settled(tmp_path: Path) -
     found = told(tmp_path, {"gpu-02/rank1.log": line})
     assert found.share("ib.link_down") > 0.5
     assert found.probability < 0.85
+
+
+def test_a_rail_that_is_slower_on_every_node_is_built_so(tmp_path: Path) -> None:
+    slow = ibstat(**(FINE | {"mlx5_3": "Active LinkUp 200"}))
+    assert told(tmp_path, {f"{node}/ibstat.txt": slow for node in NODES}).share("ib.link_degraded") == 0

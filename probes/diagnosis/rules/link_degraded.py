@@ -62,7 +62,7 @@ def _slow(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
         if finding.severity == "bad" and view is not None:
             told.add(id(view))
             says = f"Port {view.called} {finding.says.partition(' ')[2]}"
-            soft = view.hca.startswith(SOFTWARE)
+            soft = view.hca.startswith(SOFTWARE) or _by_design(ports, view)
             signal = "link_slow" if finding.code == "ib.rate_low" else "link_narrow"
             if not soft:
                 yield _hypothesis(evidence, view, says, [Reason(finding.says, seen.ref)], [signal])
@@ -81,6 +81,16 @@ def _slow(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
             )
             yield _hypothesis(evidence, view, f"Port {says}", [Reason(says, view.ref)], ["link_slow"])
     yield from _interfaces(evidence, ports)
+
+
+def _by_design(ports: Ports, view: PortView) -> bool:
+    """The same port of two other nodes at least runs at this rate too, and none faster: nodes are built so."""
+    same = [
+        one.rate_gbps
+        for one in ports.of_nodes
+        if one is not view and (one.hca, one.port) == (view.hca, view.port) and one.rate_gbps is not None
+    ]
+    return len(same) >= FEWEST - 1 and all(rate == view.rate_gbps for rate in same)
 
 
 def _alike(one: PortView, other: PortView) -> bool:
