@@ -130,7 +130,7 @@ def _settled(evidence: Evidence) -> bool:
 
 def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
     for probe in probes:
-        readings = evidence.by_probe.get(probe, [])
+        readings = evidence.all_of(probe)
         if not readings:
             why = f"{probe} was not asked" if evidence.nodes else f"no file here tells what {probe} asks"
             return "not known", why, ""
@@ -142,7 +142,7 @@ def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
             return "not known", f"{probe} on {one.node or 'a node'}{more}: {one.outcome}: {one.why}"[:300], one.ref
         if missing:
             return "not known", f"{probe} has not answered yet on {missing} of {len(evidence.nodes)} nodes", ""
-    answered = sum(one.outcome == "ok" for probe in probes for one in evidence.by_probe[probe])
+    answered = sum(one.outcome == "ok" for probe in probes for one in evidence.all_of(probe))
     if not answered:
         return "not known", f"{', '.join(probes)}: {NOTHING_THERE[probes[0].partition('.')[0] == 'rank']}", ""
     return "ruled out", f"{', '.join(probes)}: {answered} reading{'s' * (answered > 1)}, nothing speaks for it", ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, Runner, cpu_set, decides
+from probes.diagnosis.modesty import modest
 
 CAUSE = "cpu.affinity_collision"
 FEW = 0.25  # of the node's CPUs; judgement

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from probes.catalog._net_facts import FilterRule
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
+from probes.diagnosis.modesty import modest
 
 CAUSE = "net.bootstrap_blocked"
 SAID = ("bootstrap", "store_timeout", "rendezvous", "setup_missed")

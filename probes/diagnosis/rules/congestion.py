@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports, PortView
 
 CAUSE = "ib.congestion"

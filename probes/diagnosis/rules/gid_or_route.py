@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
+from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports, PortView
 
 CAUSE = "ib.gid_or_route"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
+from probes.diagnosis.modesty import modest
 
 CAUSE = "ib.gpudirect_off"
 MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peermem")

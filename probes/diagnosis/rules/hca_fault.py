@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.modesty import modest
 from probes.diagnosis.when import before_job
 
 CAUSE = "ib.hca_fault"

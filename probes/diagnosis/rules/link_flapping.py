@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._kernel_events import Link
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
+from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import PortView
 from probes.diagnosis.when import before_job
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from probes.catalog._net_facts import NetLink
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports, PortView
 
 CAUSE = "ib.lossless_misconfigured"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
+from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports
 
 CAUSE = "net.mtu_mismatch"

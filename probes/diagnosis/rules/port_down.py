@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.core import Finding
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
+from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import PortView
 
 CAUSE = "ib.link_down"

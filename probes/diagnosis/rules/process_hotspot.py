@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, busiest, decides
+from probes.diagnosis.modesty import modest
 
 CAUSE = "cpu.process_hotspot"
 SHARE = 0.2  # of the node's CPUs; judgement

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._load_facts import FEW_PERIODS, THROTTLED_BAD, THROTTLED_WARN, Quota
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, decides
+from probes.diagnosis.modesty import modest
 
 CAUSE = "cpu.quota_throttled"
 MOST = 80.0  # percent of the periods: more, and a rank hardly moves; judgement

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
+from probes.diagnosis.modesty import modest
 
 MEMLOCK, QPS = "ib.memlock_limit", "ib.qp_exhausted"
 _CALL = re.compile(

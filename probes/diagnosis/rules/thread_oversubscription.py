@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, modest
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, busiest, decides
+from probes.diagnosis.modesty import modest
 
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
