@@ -143,6 +143,8 @@ def test_the_collector_reads_a_node_with_an_old_python(tmp_path: Path) -> None:
     assert (port.pci, port.netdevs, port.hw_lifespan_ms) == ("0000:19:00.0", {"ib0": "up"}, 12)
     assert port.counters == {"link_downed": 3, "symbol_error": None}
     assert port.mono and port.at and facts.silent == ()
+    (first,) = port.samples  # a second earlier
+    assert first.counters == port.counters and port.at - (first.at or 0) >= 1.0
 
 
 def test_an_hca_that_hangs_costs_only_its_own_ports(tmp_path: Path) -> None:

@@ -537,9 +537,10 @@ def verdict(changed: dict[int, Answer], expected: Topology | None = EXPECTED) ->
     return [(one.cause, dict(one.subject)) for one in named if one.cause not in ("none", "unknown")]
 
 
-def test_a_missing_adapter_leaves_no_error_and_is_named_only_where_it_was_expected() -> None:
+def test_a_missing_adapter_leaves_no_error_and_is_named_by_what_was_expected_else_by_what_all_others_have() -> None:
     gone = {7: facts(7, gone=("mlx5_5",))}
-    assert verdict(gone, None) == []
+    assert verdict(gone, None) == [("ib.link_down", {"node": "gpu-007", "hca": "mlx5_5"})]
+    assert verdict({7: facts(7, gone=("mlx5_5",)), 8: facts(8, gone=("mlx5_1",))}, None) == []
     assert verdict(gone) == [("ib.link_down", {"node": "gpu-007", "hca": "mlx5_5", "port": 1})]
     assert verdict({}) == []
 

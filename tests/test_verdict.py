@@ -288,7 +288,7 @@ class TestDeciding:
     def test_when_all_that_was_named_is_rejected_the_page_does_not_say_that_nothing_is_wrong(
         self, incident: Incident, ada: User
     ) -> None:
-        for _ in range(4):
+        for _ in range(6):  # a stopped rank, and five ports
             assert shown(incident).lead.named
             decide(incident, ada, "not this", "looked at it")
         lead = shown(incident).lead

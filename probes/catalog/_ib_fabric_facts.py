@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from probes.reference import rows
 
@@ -46,12 +46,25 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class DownPort:
+    """A port without a working link, as iblinkinfo lists them. Of a switch that is normal: a free cage."""
+
+    guid: str
+    port: int
+    state: str  # Down, Initialize, Armed
+    phys: str  # Polling, Disabled ...
+
+
+@dataclass(frozen=True, slots=True)
 class Fabric:
-    """`from_guid`: node GUID of the adapter that the sweep began at, "" when it was not told."""
+    """`from_guid`: node GUID of the adapter that the sweep began at, "" when it was not told. `down`: where the tool
+    lists ports without a link; `lids`: LID -> GUID, of the adapters' first port and of switches, where it was told."""
 
     from_guid: str
     devices: tuple[Device, ...]
     links: tuple[Link, ...]
+    down: tuple[DownPort, ...] = ()
+    lids: Mapping[str, str] = field(default_factory=dict)
 
 
 @functools.lru_cache(32_768)  # the same thousands at each look

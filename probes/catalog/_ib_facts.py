@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from probes.reference import rows
 
 BITS: Mapping[str, int] = {row["name"]: row["bits"] for row in rows("ib_counters")}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """An earlier look at a port's counters, in the same text. `at`: seconds since the epoch, None without a time."""
+
+    counters: Mapping[str, int | None]
+    hw_counters: Mapping[str, int | None] = field(default_factory=dict)
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,10 @@ class Port:
     hw_lifespan_ms: int | None = None  # how old hw_counters may be: the driver refreshes them no more often
     at: float | None = None
     mono: float | None = None
+    port_guid: str | None = None
+    mtu: int | None = None  # bytes; active_mtu of ibv_devinfo
+    gids: tuple[str, ...] = ()  # those with an address, as `index type address`
+    samples: tuple[Sample, ...] = ()  # oldest first
 
     @property
     def name(self) -> str:
@@ -69,6 +82,23 @@ class IbPorts:
 def saturated(counter: str, value: int | None) -> bool:
     """Whether a port counter stands at its highest value, where it stays: what happened since is not known."""
     return counter in BITS and value in (2 ** BITS[counter] - 1, 2**64 - 1)
+
+
+def merged(looks: Sequence[IbPorts]) -> IbPorts:
+    """What several files tell of one node, as one: of two that tell the same, the later. Which is the later of two
+    that hold counters, see diagnosis.fabric: here the last given."""
+    ports: dict[str, Port] = {}
+    for look in looks:
+        for port in look.ports:
+            there = ports.get(port.name)
+            ports[port.name] = port if there is None else _over(there, port)
+    boot = next((look.boot_id for look in reversed(looks) if look.boot_id), "")
+    return IbPorts(boot, tuple(ports.values()), tuple(one for look in looks for one in look.silent))
+
+
+def _over(old: Port, new: Port) -> Port:
+    told = {one.name: getattr(new, one.name) for one in fields(Port)}
+    return replace(old, **{name: value for name, value in told.items() if value not in (None, {}, ())})
 
 
 def rates(earlier: IbPorts, later: IbPorts) -> dict[str, dict[str, float | str]]:

@@ -45,6 +45,10 @@ _HCA = (
     ("Cable unplugged", "cable unplugged"),
     ("ealth compromised", "health"),
     ("Health issue", "health"),
+    ("Fatal error", "health"),
+    ("irmware internal error", "health"),
+    ("mlx5_error_sw_reset", "health"),
+    ("enter_error_state", "health"),
     ("insufficient power", "power"),
     ("High temperature", "temperature"),
 )

@@ -47,24 +47,31 @@ class Process:
     cpu_percent: float | None  # 100 is one CPU
     run_delay_percent: float | None  # of wall time its main thread was runnable and waited for a CPU
     rank: bool  # holds /dev/nvidia*, or is a busy Python
+    args: str = ""  # its command line, where a tool printed it
+    threads: int | None = None
+    lifetime: bool = False  # cpu_percent is an average since it started, as ps prints it
+    preempted: float | None = None  # involuntary switches a second
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
     cgroup: str
-    cpus: float  # the limit
+    cpus: float  # the limit; 0 where it was not told
     pids: tuple[int, ...]  # ranks under it
     own: bool  # the probe itself is under it
     periods: int | None  # between the samples
     throttled: int | None
     throttled_percent: float | None
+    total_periods: int | None = None  # since the cgroup was made
+    total_throttled: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    load1: float
-    load5: float
-    load15: float
+    load1: float | None  # None: the text that was brought does not tell it
+    load5: float | None
+    load15: float | None
     cpus: int | None
     physical_cores: int | None
     runnable: int | None  # the smaller of the two samples
@@ -122,5 +129,6 @@ def _throttled(quota: Quota) -> Iterator[Finding]:
     share = quota.throttled_percent or 0.0
     if share > THROTTLED_WARN:
         who = f"ranks {', '.join(map(str, quota.pids[:8]))}" if quota.pids else "its processes"
-        says = f"a quota of {quota.cpus:g} CPUs stopped {who} in {share:g} % of the periods ({quota.cgroup})"
+        of = f" of {quota.cpus:g} CPUs" if quota.cpus else ""
+        says = f"a quota{of} stopped {who} in {share:g} % of the periods ({quota.cgroup or 'cgroup not told'})"
         yield Finding("host.cpu_throttled", "bad" if share > THROTTLED_BAD else "warn", says, {"cgroup": quota.cgroup})

@@ -73,6 +73,7 @@ class Process:
     threads: tuple[Thread, ...] = ()
     other_threads: tuple[ThreadGroup, ...] = ()
     threads_unread: int = 0
+    cpus_allowed: str = ""  # of its main thread, where one look tells no threads
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def _process(row: dict[str, Any], hz: int) -> Process:
     )
 
 
-def of_status(status: Mapping[str, str]) -> dict[str, int | bool | None]:
+def of_status(status: Mapping[str, str]) -> dict[str, int | bool | str | None]:
     """Fields of Process that one look at /proc/PID/status tells."""
     return {
         "rss_bytes": _kilobytes(status, "VmRSS"),
@@ -92,6 +92,7 @@ def of_status(status: Mapping[str, str]) -> dict[str, int | bool | None]:
         "tracer_pid": _decimal(status, "TracerPid") or None,
         "kill_pending": any(_mask(status, key) & SIGKILL for key in ("SigPnd", "ShdPnd")),
         "threads_total": _decimal(status, "Threads"),
+        "cpus_allowed": clean(status.get("Cpus_allowed_list", ""))[:1024],
     }
 
 

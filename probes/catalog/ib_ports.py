@@ -3,7 +3,8 @@
 Source   /sys/class/infiniband (Linux Documentation/ABI/stable/sysfs-class-infiniband); no root, no fabric sweep
 Units    Gb/s; counters raw, with port_xmit_data and port_rcv_data in units of 4 octets (reference/ib_counters.toml);
          seconds of the node's clocks beside them
-Shape    IbPorts: boot id, ports in natural order, silent HCAs; `rates(earlier, later)` compares two
+Shape    IbPorts: boot id, ports in natural order, silent HCAs; counters twice, a second apart (the first in `samples`);
+         `rates(earlier, later)` compares two readings
 Errors   ParseError when a file holds what the kernel cannot print there, naming the file
 """
 
@@ -12,14 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from probes.catalog._collected import as_object
+from probes.catalog._collected import as_object, number_or_none
 from probes.catalog._ib_collect import collect
-from probes.catalog._ib_facts import IbPorts, Port, Silent, rates, saturated
+from probes.catalog._ib_facts import IbPorts, Port, Sample, Silent, rates, saturated
 from probes.core import Finding, ParseError, Probe, Severity, clean, sections
 
 __all__ = ["PROBE", "IbPorts", "Port", "Silent", "findings", "parse", "rates", "saturated"]
 
 MOST = 512  # ports of one node; SR-IOV makes many, a hostile file could make more than can be compared
+RAILS = 3  # Ethernet adapters of one kind at work that make it likely that all of them are meant to be; judgement
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 # phys_state_to_str in drivers/infiniband/core/sysfs.c; what it means for a port that is down.
 MEANING = {
@@ -76,6 +78,10 @@ def _ports(hca: str, files: Mapping[str, str], parts: Mapping[str, str]) -> Iter
         at, mono = _clock(parts.get(f"golden15/clock {hca}/{number}", ""), where)
         hw = _counters(mine, "hw_counters/", where)
         lifespan = hw.pop("lifespan", None)
+        counters, samples = _counters(mine, "counters/", where), ()  # type: dict[str, int | None], tuple[Sample, ...]
+        if again := parts.get(f"golden15/again {hca}/{number}", ""):
+            samples = (Sample(counters, hw, at),)
+            at, mono, counters, hw = _again(again, where)
         yield Port(
             hca=hca,
             port=_whole(number, f"{hca}: port number"),
@@ -95,12 +101,29 @@ def _ports(hca: str, files: Mapping[str, str], parts: Mapping[str, str]) -> Iter
             pci=uevent.get("PCI_SLOT_NAME"),
             netdev=mine.get("gid_attrs/ndevs/0") or None,
             netdevs=netdevs,
-            counters=_counters(mine, "counters/", where),
+            counters=counters,
             hw_counters=hw,
             hw_lifespan_ms=lifespan,
             at=at,
             mono=mono,
+            samples=samples,
         )
+
+
+Counts = dict[str, int | None]
+
+
+def _again(text: str, where: str) -> tuple[float | None, float | None, Counts, Counts]:
+    """The second look at the counters, a second after the first: it is what the port is told with."""
+    told = as_object(text, f"golden15/again {where}")
+    groups = []
+    for group in ("counters", "hw_counters"):
+        files = told.get(group)
+        if not isinstance(files, dict):
+            raise ParseError(f"{where}: expected counters as an object, found {str(files)[:60]!r}")
+        groups.append(_counters({f"{group}/{name}": str(value) for name, value in files.items()}, f"{group}/", where))
+    groups[1].pop("lifespan", None)
+    return number_or_none(told, "at", where), number_or_none(told, "mono", where), groups[0], groups[1]
 
 
 def _whole(text: str, where: str) -> int:
@@ -194,7 +217,9 @@ def _link(port: Port, facts: IbPorts) -> Said:
     if port.state in ("ACTIVE", None):
         return
     if port.link_layer == "Ethernet" and "up" not in port.netdevs.values():
-        return  # an Ethernet port that nobody configured
+        rails = not port.netdevs and len(_alike(port, facts)) >= RAILS  # a tool that tells nothing of interfaces
+        if not rails:
+            return  # an Ethernet port that nobody configured
     alone = all(other.state != "ACTIVE" for other in facts.ports if other.hca == port.hca)
     severity: Severity = "bad" if alone and _alike(port, facts) else "warn"
     phys = port.phys_state or "not shown"
@@ -215,7 +240,9 @@ def _width(port: Port, facts: IbPorts) -> Said:
         return
     others = Counter(other.rate_gbps for other in _alike(port, facts) if other.rate_gbps is not None)
     usual = max(others, key=lambda rate: (others[rate], -rate)) if others else None
-    shown = f"{port.rate_gbps:g} Gb/s ({port.width}X {port.speed or ''}".rstrip() + ")"
+    shown = f"{port.rate_gbps:g} Gb/s"
+    if port.width is not None:
+        shown += f" ({port.width}X {port.speed or ''}".rstrip() + ")"
     if usual is not None and port.rate_gbps < usual:
         yield "ib.rate_low", "bad", f"runs at {shown}, other ports like it at {usual:g} Gb/s"
     elif port.width == 1 and port.link_layer == "InfiniBand":

@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import cattrs
 
 from probes import catalog
+from probes.catalog import _net_facts
+from probes.catalog._ib_facts import merged
 from probes.core import Finding, Outcome, Reading
 from probes.topology import Answer, Topology, View, compare
 
@@ -47,6 +49,8 @@ def seen(reading: Reading, ref: str = "") -> Seen:
 
 @functools.cache
 def _facts_type(probe: str) -> Any:
+    if probe in _net_facts.NAMES:
+        return getattr(_net_facts, _net_facts.NAMES[probe])
     return typing.get_type_hints(catalog.load()[probe].parse)["return"]
 
 
@@ -67,7 +71,7 @@ def stored(
     """A reading as the database keeps it: facts and findings as JSON values. Facts of an older form count as failed.
     `form`: the type of the facts, where the catalogue has no such probe."""
     typed = None
-    if facts is not None and (form is not None or probe in catalog.load()):
+    if facts is not None and (form is not None or probe in catalog.load() or probe in _net_facts.NAMES):
         try:
             typed = _convert.structure(facts, form if form is not None else _facts_type(probe))
         except Exception as error:  # cattrs raises groups of whatever its hooks raise
@@ -235,6 +239,10 @@ class Evidence:
 
     def _fabric(self) -> View:
         answers = {one.node: Answer(one.outcome, one.facts, one.why) for one in self.all_of("ib.ports")}
+        told: dict[str, list[Any]] = {}  # several files may each tell a part of one node's ports
+        for one in self.of("ib.ports"):
+            told.setdefault(one.node, []).append(one.facts)
+        answers |= {node: Answer("ok", merged(facts)) for node, facts in told.items() if len(facts) > 1}
         swept = [one.facts for one in self.of("ib.fabric")]
         return compare(self.nodes, self.expected, answers, swept[-1] if swept else None)
 
@@ -244,6 +252,20 @@ class Evidence:
         from probes.diagnosis.log_evidence import Places
 
         return self.derived("places", lambda: Places(self))
+
+    @property
+    def ports(self) -> Any:
+        """The ports with their counters, a diagnosis.ports.Ports."""
+        from probes.diagnosis.ports import ports_of
+
+        return self.derived("ports", lambda: ports_of(self))
+
+    @property
+    def cpus(self) -> Any:
+        """Who uses the CPU of each node: {node: diagnosis.cpus.NodeCpu}."""
+        from probes.diagnosis.cpus import cpus_of
+
+        return self.derived("cpus", lambda: cpus_of(self))
 
     @property
     def suspects(self) -> Any:

@@ -86,16 +86,38 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             return "suspect", finding.says, seen.ref
     if lacks := step.get("lacks"):
         return "not known", f"Golden15 does not have it yet: {lacks}", ""
-    if (settles := step.get("settles")) is not None:
+    if (settles := step.get("settles", "")) in SETTLES:
         settled, why = SETTLES[settles]
         if not settled(evidence):
             return "not known", why, ""
+    if lack := _unsettled(step.get("settles", ""), evidence):
+        return "not known", lack, ""
     if not step.get("probes"):
         return "ruled out", "a profile was looked at, and nothing speaks for it", ""
     state, why, reading = _asked(step["probes"], evidence)
     if state == "ruled out" and "told_by" in step and not any(evidence.job.said(*step["told_by"])):
         return "not known", str(step["ask"]), ""
     return state, why, reading
+
+
+def _unsettled(settles: str, evidence: Evidence) -> str:
+    """Why counters, or the settings of flow control, say nothing yet; "" when they do, and where there are no ports."""
+    of_nodes = [view for view in evidence.ports.of_nodes if view.facts is not None and view.facts.state == "ACTIVE"]
+    if settles == "rates" and of_nodes:
+        once = [view for view in of_nodes if not view.changes]
+        if once and not any(view.looks for view in once):
+            return f"nothing tells the counters of {len(once)} ports: read them twice, a minute apart"
+        if once:
+            return f"counters of {len(once)} of {len(of_nodes)} ports were read once: read them again a minute later"
+        stuck = [view for view in of_nodes if any(change.why for change in view.changes.values())]
+        if stuck:
+            why = next(change.why for change in stuck[0].changes.values() if change.why)
+            return f"counters of {stuck[0].called} are {why}: perfquery -x shows the wide ones"
+    if settles == "flow control" and any(view.facts.link_layer == "Ethernet" for view in of_nodes):
+        told = {node for (node, _), (link, _) in evidence.ports.links.items() if link.pfc is not None}
+        if lacking := {view.node for view in of_nodes if view.facts.link_layer == "Ethernet"} - told:
+            return f"nobody told the flow control of {len(lacking)} nodes: mlnx_qos -i IF, or dcb pfc show dev IF"
+    return ""
 
 
 def _settled(evidence: Evidence) -> bool:

@@ -46,14 +46,8 @@ _KERNEL = re.compile(
     r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,32}) \S{1,80} kernel:"
 )
 _BY_KERNEL = re.compile(r"dmesg|kern(?:el)?[._-]|journal|kmsg|syslog|messages", re.I)
-_IB = "no probe reads it. ib.ports reads the files below /sys/class/infiniband"
 # (how a line begins, what the file is): tools that people bring the output of and nothing here reads.
 _TOOLS = (
-    ("CA '", f"ibstat: {_IB}"),
-    ("Infiniband device '", f"ibstatus: {_IB}"),
-    ("# Port", f"perfquery: {_IB}"),
-    ("Errors for ", "ibqueryerrors: no probe reads it yet"),
-    ("# Topology file: generated", "ibnetdiscover: `manage.py topology learn` reads it"),
     ("<nvidia_smi_log>", "nvidia-smi -q -x: save it without -x"),
     ("| NVIDIA-SMI ", "the table of nvidia-smi: save nvidia-smi -q, which tells more"),
     ("Reference ID    :", "chronyc: host.clock reads it in its own capture only"),

@@ -45,7 +45,13 @@ _COMMANDS = ("dmesg", "journalctl", "nvidia-smi", "dcgmi", "ibstat", "ibstatus",
     "lspci", "ipmitool", "chronyc", "ntpq", "timedatectl", "timedatectl", "scontrol", "squeue", "sinfo", "sacct",
     "ncclras", "nc", "env", "printenv", "uname", "hostname", "lsmod", "sysctl", "systemctl", "kubectl", "curl",
     "rocm-smi", "amd-smi", "sensors", "dmidecode", "nvidia-bug-report.sh", "fabricmanager", "nv-fabricmanager",
-    "ulimit", "lsof", "fuser", "pstree", "taskset", "cgget", "mpirun", "torchrun", "srun")  # fmt: skip
+    "ulimit", "prlimit", "lsof", "fuser", "pstree", "taskset", "cgget", "mpirun", "torchrun", "srun", "date",
+    "ibv_devinfo", "show_gids", "sminfo", "mlnx_qos", "dcb", "lldptool", "mstlink", "ifconfig", "iptables",
+    "iptables-save", "nft", "pidstat", "nproc", "findmnt")  # fmt: skip
+_COUNTS = re.compile(
+    r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
+)
+_TIME = re.compile(r"\d\d:\d\d|\d{4}-\d\d")
 _WORD = re.compile(r"[\w.+/-]{1,80}")
 
 
@@ -69,7 +75,21 @@ def parts_of(text: str) -> list[Part]:
     known = alike(framed)
     parts = list(_by_headings(text, known)) if any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]
+    parts = _timed(parts)
     return parts if named and [part for part in parts if part.text.strip()] else []
+
+
+def _timed(parts: list[Part]) -> list[Part]:
+    """Outputs of counters with the time that `date` printed before them: between two looks the time matters."""
+    found, when = [], ""
+    for part in parts:
+        told = part.text.strip()
+        if re.match(r"date(?:_|$)", part.label) and _TIME.search(told[:80]):
+            when = told.split("\n")[0][:80]
+        elif when and _COUNTS.search(part.label) and told[:1] not in "[{":
+            part = Part(part.nodes, part.label, f"{when}\n{part.text}")
+        found.append(part)
+    return found
 
 
 # The node before every line -----------------------------------------------------------------------------------------

@@ -89,11 +89,12 @@ class _Extracts:
         self.who = who
         self.seen: dict[tuple[str, int], _Seen] = {}
         self.unread: list[Unread] = []
+        told = {one.ref for one in brought.nodes}  # such as the load that a table of processes tells
         for file in sorted(brought.processes, key=lambda one: one.table):
             known = [
                 self._take(file.ref, file.inside, one, file.table, len(file.extracts) == 1) for one in file.extracts
             ]
-            if not any(known):
+            if not any(known) and file.ref not in told:
                 why = (
                     "none of its processes is known to be a rank's"
                     if len(known) > 1

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, joined, log_file, whole_text
 from probes.intake.names import stem
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool
+from probes.intake.tools import Tool, process_table
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -204,12 +205,16 @@ class _Sorter:
             return False
         parts = parts_of(whole_text(item, item.upto(HEAD).decode("utf-8", "replace").replace("\r\n", "\n")))
         before, count = len(self.brought.unread), 0
+        again: Counter[tuple[str, str]] = Counter()
         for part in parts[:MOST_PASTED]:
             for node in part.nodes or ("",):
                 self.brought.named |= {node} - {""}
+                again[node, part.label] += 1
+                # The same command twice is two looks, and names tell their order.
+                label = part.label + (f".{again[node, part.label]}" if again[node, part.label] > 1 else "")
                 # What the file is called may be the node of parts without one, as a folder's name is.
-                inside = item.inside.parent / (node or stem(item.name)) / (part.label or item.name)
-                ref = f"{item.ref}: {' '.join(one for one in (node, part.label) if one)}".removesuffix(": ")[:1000]
+                inside = item.inside.parent / (node or stem(item.name)) / (label or item.name)
+                ref = f"{item.ref}: {' '.join(one for one in (node, label) if one)}".removesuffix(": ")[:1000]
                 self._take_apart(Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime), nested + 1)
                 count += 1
         if count > 1 and len(self.brought.unread) - before == count:
@@ -254,6 +259,10 @@ class _Sorter:
         if not extracts:
             self._unread(item, "lists no process")
         else:
+            if known.kind == "ps" and process_table.fits(
+                known.text[:65536], item.name
+            ):  # who takes the CPU, be it of the job or not
+                self._tool(item, process_table.TOOL, known.text)
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
 
     def _sections(self, item: Item, text: str, nested: int) -> None:
@@ -291,7 +300,7 @@ class _Sorter:
         return True
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
-        facts = tool.read(text)
+        facts = tool.named(tool.read(text), str(item.inside))
         judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
         reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
         self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, tool.host(text)))

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.looks import order_of
+from probes.diagnosis.modesty import modest
+from probes.diagnosis.ports import PortView
+from probes.diagnosis.rules.port_down import DATA
 from probes.topology import PortState, pattern_of
 from probes.topology.states import MISSING, UNKNOWN
 
@@ -13,7 +17,10 @@ MOST = 6  # ports whose readings are named for a leaf
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    yield from _vanished(evidence)
     if evidence.expected is None:
+        yield from _fewer(evidence)
+        yield from _rail(evidence)
         return
     by_node: dict[str, list[PortState]] = {}
     for port in evidence.fabric.ports:
@@ -81,4 +88,128 @@ def _leaf(evidence: Evidence) -> Iterator[Hypothesis]:
     )
 
 
-RULE = Rule((LINK, SWITCH), judge)
+def _vanished(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Of two sweeps, in the order of their files: what the first has and the last has not."""
+    sweeps = sorted(evidence.of("ib.fabric"), key=lambda seen: order_of(seen.ref))
+    if len(sweeps) < 2:
+        return
+    first, last = sweeps[0], sweeps[-1]
+    now = {device.guid for device in last.facts.devices}
+    was = {device.guid: device for device in first.facts.devices}
+    if len(now & set(was)) * 2 < len(was):
+        return  # another fabric
+    gone = [device for guid, device in was.items() if guid not in now]
+    lost = {device.guid for device in gone if device.kind == "switch"}
+    behind = {link.a for link in first.facts.links if link.b in lost} | {
+        link.b for link in first.facts.links if link.a in lost
+    }
+    names = {device.guid: device.name for device in was.values()}
+    for device in gone:
+        also = behind & (set(was) - now)
+        nodes = frozenset(_node_of(names.get(guid, "")) for guid in also) - {""}
+        if device.kind == "switch":
+            says = f"{device.name or device.guid} was in the fabric ({first.ref}) and is not any more ({last.ref})"
+            yield Hypothesis(
+                SWITCH,
+                {"switch": device.name or device.guid},
+                f"Switch {device.name or device.guid} is gone from the fabric, with {len(also)} adapters behind it",
+                (Reason(says, last.ref),),
+                ("switch_gone",),
+                would_change=("the switch seen again in a new sweep",),
+                nodes=nodes,
+            )
+        elif device.kind == "hca" and device.guid not in behind:
+            node, _, hca = device.name.rpartition(" ")
+            yield Hypothesis(
+                LINK,
+                {"node": node or device.name} | ({"hca": hca} if node else {}),
+                f"{device.name or device.guid} is gone from the fabric",
+                (Reason(f"{device.name} was there in {first.ref} and is not in {last.ref}", last.ref),),
+                ("port_missing",),
+                would_change=("the adapter seen again in a new sweep",),
+                nodes=frozenset({node or device.name}),
+            )
+
+
+def _fewer(evidence: Evidence) -> Iterator[Hypothesis]:
+    """An adapter that all other nodes have, two at least that have the same ones, and one node has not."""
+    sets: dict[str, set[str]] = {}
+    for view in evidence.ports.of_nodes:
+        if view.node and view.facts is not None and view.facts.state is not None:
+            sets.setdefault(view.node, set()).add(view.hca)
+    for node, mine in sets.items():
+        others = [one for other, one in sets.items() if other != node]
+        if len(others) < 2 or any(one != others[0] for one in others) or not mine < others[0]:
+            continue
+        # Adapters are numbered anew when one is gone: only with one that is last is its name certain.
+        gone = sorted(others[0] - mine)
+        ref = next(view.ref for view in evidence.ports.on(node))
+        says = f"{node} shows {len(mine)} adapters, each of {len(others)} other nodes {len(others[0])}"
+        yield Hypothesis(
+            LINK,
+            {"node": node} | ({"hca": gone[0]} if len(gone) == 1 else {}),
+            f"{says}: {', '.join(gone[:4])} is missing",
+            (Reason(says, ref),),
+            ("port_missing_by_peers",),
+            would_change=("lspci on that node: whether the adapter is on its bus",),
+            nodes=frozenset({node}),
+        )
+
+
+def _node_of(name: str) -> str:
+    return name.rpartition(" ")[0] or name
+
+
+def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
+    """One adapter of every node is down, the others work: what they share is their switch. Where an earlier sweep tells
+    it by name, all down ports of it count, whatever they are called."""
+    down = [
+        view for view in evidence.ports.of_nodes if view.facts is not None and view.facts.state == "DOWN" and view.node
+    ]
+    up = [
+        view
+        for view in evidence.ports.of_nodes
+        if view.facts is not None and view.facts.state == "ACTIVE" and view.node
+    ]
+    groups: dict[tuple[str, str], list[PortView]] = {}
+    for view in down:
+        key = ("switch", view.peer[0]) if view.peer else ("hca", f"{view.hca}/{view.port}")
+        groups.setdefault(key, []).append(view)
+    for (kind, name), views in groups.items():
+        nodes = frozenset(view.node for view in views)
+        same = [
+            view
+            for view in up
+            if (view.peer and view.peer[0] == name if kind == "switch" else f"{view.hca}/{view.port}" == name)
+        ]
+        if len(nodes) < 3 or same or not up:
+            continue
+        used = any(
+            value for view in views for look in view.looks for key, value in look.counters.items() if key in DATA
+        )
+        used = used or any(
+            one.subject.get("device") for seen, one in evidence.findings("kernel.link") if seen.node in nodes
+        )
+        used = used or bool(
+            [
+                event
+                for event, _, _ in evidence.job.said("ib_completion", "ib_async")
+                if event.where.partition(":")[0] in {v.hca for v in views}
+            ]
+        )
+        what = f"{name} is down or lost" if kind == "switch" else f"The switch of {name} is down or lost"
+        subject: dict[str, str | int] = (
+            {"switch": name} if kind == "switch" else {"hca": views[0].hca, "port": views[0].port}
+        )
+        yield Hypothesis(
+            SWITCH,
+            subject,
+            f"{what}: {len(views)} ports of {len(nodes)} nodes are down at once, {len(up)} others work",
+            tuple(Reason(f"{view.called} is down", view.ref) for view in views[:MOST]),
+            ("rail_down" if used or kind == "switch" else "rail_down_perhaps_unused",),
+            would_change=("one of these ports ACTIVE at a second look",),
+            nodes=nodes,
+        )
+
+
+RULE = Rule((LINK, SWITCH), modest(judge))

@@ -6,18 +6,98 @@ from collections.abc import Iterator
 
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
+from probes.diagnosis.modesty import modest
+from probes.diagnosis.ports import PortView
 
 CAUSE = "ib.link_down"
+DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     up = sum(port.state == "ACTIVE" for seen in evidence.of("ib.ports") for port in seen.facts.ports)
     everywhere = any(stall.complete for stall in evidence.stalls.all)
     for seen, finding in evidence.findings("ib.port_down", "ib.port_not_active"):
-        if finding.severity == "info" or _never_used(seen, finding):
+        if finding.severity == "info" or _never_used(seen, finding) or _waits_for_manager(evidence, seen, finding):
             continue
         yield _down(evidence, seen, finding, up, everywhere)
+    yield from _by_log(evidence)
+    yield from _interfaces(evidence)
+
+
+def _interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A network interface without carrier, which the same one of two other nodes has; its port may not be told."""
+    links = evidence.ports.links
+    used = training_interfaces(evidence, evidence.ports)
+    for (node, name), (link, ref) in links.items():
+        up = sum(m == name and n != node and one.up is True for (n, m), (one, _) in links.items())
+        view = evidence.ports.of_device(node, name)
+        if (
+            link.up is not False
+            or up < 2
+            or name.startswith(NOT_TRAINING)
+            or (view is not None and view.facts is not None and view.facts.state)
+        ):
+            continue
+        yield Hypothesis(
+            CAUSE,
+            {"node": node, "device": name},
+            f"{name} on {node} has no link, on {up} other nodes it has",
+            (Reason(f"{name} has no carrier", ref),),
+            ("interface_down" if name in used else "interface_down_elsewhere",),
+            would_change=(f"ethtool {name}: link detected",),
+            nodes=frozenset({node}),
+        )
+
+
+def _waits_for_manager(evidence: Evidence, seen: Seen, finding: Finding) -> bool:
+    """Its cable works, and no subnet manager brought it up: see gid_or_route."""
+    view = _view(evidence, seen.node, finding)
+    facts = view.facts if view is not None else None
+    return facts is not None and facts.state in ("INIT", "ARMED") and facts.phys_state in ("LinkUp", None)
+
+
+def _view(evidence: Evidence, node: str, finding: Finding) -> PortView | None:
+    found: PortView | None = evidence.ports.views.get((node, str(finding.subject["hca"]), finding.subject["port"]))
+    return found
+
+
+def _like_elsewhere(evidence: Evidence, view: PortView | None) -> bool:
+    """Down on every node, three at least, and nothing shows that it ever worked: no cable is meant to be there."""
+    if view is None:
+        return False
+    same = [one for one in evidence.ports.of_nodes if (one.hca, one.port) == (view.hca, view.port) and one.facts]
+    if len(same) < 3 or any(one.facts is not None and one.facts.state == "ACTIVE" for one in same):
+        return False
+    return not any(value for one in same for look in one.looks for key, value in look.counters.items() if key in DATA)
+
+
+def _by_log(evidence: Evidence) -> Iterator[Hypothesis]:
+    """NCCL was told of a port error, and nothing tells the state of that port now: down, or down for a moment."""
+    again = {
+        (source.node, event.where.partition(":")[0])
+        for event, _, source in evidence.job.said("ib_async")
+        if "port active" in event.name.lower()
+    }
+    told = set(again)
+    for event, log, source in evidence.job.said("ib_async"):
+        hca = event.where.partition(":")[0]
+        node = source.node or (evidence.job.view(event.rank).node if event.rank is not None else "")
+        if "port error" not in event.name.lower() or not hca or (node, hca) in told:
+            continue
+        told.add((node, hca))
+        if any(view.hca == hca and view.node in (node, "") and view.facts for view in evidence.ports.of_nodes):
+            continue
+        yield Hypothesis(
+            CAUSE,
+            {"node": node, "hca": hca} if node else {"hca": hca},
+            f"{hca}{f' on {node}' if node else ''} lost its link, as NCCL was told",
+            (quoted(event, log, source),),
+            ("port_error_in_log",),
+            would_change=(f"the state of {hca} now: ibstat on that node",),
+            nodes=frozenset({node} if node else ()),
+        )
 
 
 def _never_used(seen: Seen, finding: Finding) -> bool:
@@ -35,6 +115,8 @@ def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere:
     if evidence.expected is not None and (leaf := _other_end(evidence, seen.node, hca, port)):
         because.append(Reason(f"its cable leads to {leaf}, as the expected topology has it", seen.ref))
     signals = ["port_down" if finding.severity == "bad" else "port_down_unused"]
+    if _like_elsewhere(evidence, _view(evidence, seen.node, finding)):
+        signals = ["port_down_everywhere"]
     # The kernel names an adapter by its PCI address, sysfs by its name.
     named = {hca, *(one.pci for one in seen.facts.ports if one.hca == hca and one.pci)}
     for source, link in evidence.findings("kernel.link"):
@@ -74,4 +156,4 @@ def _other_end(evidence: Evidence, node: str, hca: str, port: object) -> str:
     return next((one.other_end for one in ports if (one.node, one.port) == (node, port)), "")
 
 
-RULE = Rule((CAUSE,), judge)
+RULE = Rule((CAUSE,), modest(judge))

@@ -22,7 +22,8 @@ class Tool:
     """`fits` sees the first 64 KiB of the text and the file's name, and must be quick and sure: prose that quotes the
     tool is none of its output. `read` gives the facts or raises ParseError. `host`: the node that the text names, "".
 
-    `findings` judges the facts of one node; None: the probe of that name does.
+    `findings` judges the facts of one node; None: the probe of that name does. `named` adds what only the file's path
+    tells, such as the interface of `ethtool-S.eth0.txt`.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Tool:
     read: Callable[[str], Any]
     findings: Callable[[Any], Iterable[Finding]] | None = None
     host: Callable[[str], str] = lambda text: ""
+    named: Callable[[Any, str], Any] = lambda facts, path: facts
 
 
 @functools.cache

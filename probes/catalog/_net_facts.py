@@ -1,0 +1,118 @@
+"""What tools tell of network interfaces, of counters that no port's own files hold, and of a node's settings.
+
+No probe asks these yet: they come through the files door (probes.intake.tools), under the names in NAMES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+NAMES = {"ib.counters": "Counters", "net.links": "Links", "host.settings": "Settings"}
+
+
+@dataclass(frozen=True, slots=True)
+class CounterSet:
+    """One look at the counters of one port. `kind` tells what `name` is: lid, guid, netdev, or hca.
+
+    `at`: seconds since the epoch, None where the text has no time. `label`: what else the tool calls the port; `peer`:
+    the other end of its cable, as `name port 3`. Counters that sysfs has too are called as there (ib_counters.toml).
+    """
+
+    kind: str
+    name: str
+    port: int | None
+    counters: Mapping[str, int | None]
+    at: float | None = None
+    label: str = ""
+    peer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    sets: tuple[CounterSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NetLink:
+    """One interface. None and "" mean not told."""
+
+    name: str
+    up: bool | None = None  # its carrier; False also when it is switched off
+    mtu: int | None = None  # bytes
+    speed_gbps: float | None = None
+    addresses: tuple[str, ...] = ()
+    kind: str = ""  # ether, infiniband, loopback
+    master: str = ""
+    hca: str = ""
+    trust: str = ""  # pcp or dscp
+    pfc: tuple[int, ...] | None = None  # priorities without loss; () is none
+    dcbx: str = ""
+    pause: bool | None = None  # 802.3x, in any direction
+    speed_max_gbps: float | None = None  # the best mode that it supports
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    links: tuple[NetLink, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Locked memory in bytes; None is unlimited. `pid`: 0 is the shell that `ulimit` was typed in."""
+
+    pid: int
+    memlock: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRule:
+    """A rule, or policy, of a packet filter that drops or rejects. `packets` that met it, None where not told."""
+
+    chain: str
+    text: str
+    action: str  # DROP or REJECT
+    ports: tuple[tuple[int, int], ...] = ()  # destination ports, first and last; () is any
+    protocol: str = ""  # tcp, udp; "" is any
+    packets: int | None = None
+    policy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    state: str  # ESTAB, SYN-SENT, LISTEN ...
+    local: str
+    peer: str
+    send_queue: int = 0
+    process: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """CPUs that a thread may use, as ranges."""
+
+    pid: int
+    cpus: str
+    comm: str = ""
+    preempted: int | None = None  # involuntary switches since it started
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one node, each only where its tool was brought."""
+
+    limits: tuple[Limit, ...] = ()
+    modules: tuple[str, ...] | None = None
+    filters: tuple[FilterRule, ...] = ()
+    filters_told: bool = False
+    sockets: tuple[Socket, ...] = ()
+    masks: tuple[Mask, ...] = ()
+    cpus: int | None = None  # logical, online
+    cores: int | None = None
+    numa_nodes: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)  # OMP_NUM_THREADS and its like
+    sm_lid: int | None = None
+    sm_state: str = ""
+    resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit
+    acs: tuple[str, ...] | None = None  # PCI bridges that redirect peer-to-peer traffic
+    routes_missing: tuple[str, ...] = ()

@@ -1,0 +1,72 @@
+"""A packet filter drops what ranks send each other: a rule with packets counted, beside ranks that cannot connect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from probes.catalog._net_facts import FilterRule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.modesty import modest
+
+CAUSE = "net.bootstrap_blocked"
+SAID = ("bootstrap", "store_timeout", "rendezvous", "setup_missed")
+CHAINS = ("input", "forward", "output")
+_NO_WAY = re.compile(r"timed out|timeout|No route to host|refused|unreachable|Connection reset|retr(?:y|ies)", re.I)
+_PORT = re.compile(r"(?:[:<]|port[ =]{1,2})(\d{4,5})\b>?")
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    failed = [(event, log, seen) for event, log, seen in evidence.job.said(*SAID) if _NO_WAY.search(event.text)]
+    ports = {int(one) for event, _, _ in failed for one in _PORT.findall(f"{event.peer} {event.text}")}
+    for seen in evidence.of("host.settings"):
+        dropping = [rule for rule in seen.facts.filters if _matters(rule, ports)]
+        sending = [one for one in seen.facts.sockets if one.state == "SYN-SENT"]
+        if dropping and (failed or any(rule.packets for rule in dropping if not rule.policy)):
+            yield _dropped(seen.node, seen.ref, dropping, failed, ports)
+        if sending and failed:
+            peers = ", ".join(sorted({one.peer for one in sending})[:4])
+            where = frozenset({seen.node} if seen.node else ())
+            told = (Reason(f"{len(sending)} sockets in SYN-SENT, to {peers}", seen.ref), *_lines(failed))
+            yield Hypothesis(
+                CAUSE, {"node": seen.node} if seen.node else {},
+                f"Connections from {seen.node or 'a node'} get no answer: {peers}",
+                told, ("syn_unanswered",), would_change=("`nc -z` from that node to that port",), nodes=where,
+            )  # fmt: skip
+
+
+def _matters(rule: FilterRule, ports: set[int]) -> bool:
+    """Of the host's own traffic over TCP; a rule for another port than the job's says nothing."""
+    name = rule.chain.lower()
+    if not any(part in name for part in CHAINS) and not (rule.packets and rule.ports):
+        return False
+    if "docker" in name or rule.protocol not in ("", "tcp") or "invalid" in rule.text.lower() or "127.0.0" in rule.text:
+        return False
+    if rule.ports:
+        wide = any(last - first > 1000 or first >= 29400 for first, last in rule.ports)
+        return any(first <= port <= last for port in ports for first, last in rule.ports) or (wide and not ports)
+    return True
+
+
+def _lines(failed: list[Any]) -> tuple[Reason, ...]:
+    return tuple(quoted(*one) for one in failed[:2])
+
+
+def _dropped(node: str, ref: str, rules: list[FilterRule], failed: list[Any], ports: set[int]) -> Hypothesis:
+    exact = [one for one in rules if any(a <= port <= b for port in ports for a, b in one.ports)]
+    first = (exact or sorted(rules, key=lambda one: (one.policy, -(one.packets or 0))))[0]
+    counted = f", {first.packets:,} packets met it" if first.packets else ""
+    signals = ["filter_drops" if failed and (exact or first.packets) else "filter_may_drop"]
+    if failed:
+        signals.append("bootstrap_failed")
+    return Hypothesis(
+        CAUSE, {"node": node} if node else {},
+        f"A packet filter on {node or 'a node'} drops what ranks send: {first.text[:120]}",
+        (Reason(f"{first.chain}: {first.text[:160]}{counted}", ref), *_lines(failed)), tuple(signals),
+        would_change=("the job's ports open between its nodes",), nodes=frozenset({node} if node else ()),
+    )  # fmt: skip
+
+
+RULE = Rule((CAUSE,), modest(judge))

@@ -1,0 +1,68 @@
+"""The ranks themselves have far more running threads than the node has CPUs: OMP_NUM_THREADS is unset, or too high."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.cpus import NodeCpu, busiest, decides
+from probes.diagnosis.modesty import modest
+
+CAUSE = "cpu.thread_oversubscription"
+RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
+BESIDE = 25.0  # percent of each CPU that another program takes: then that is the cause; judgement
+NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    for here in evidence.cpus.values():
+        if here.cpus:
+            yield from _on(evidence, here, here.cpus)
+
+
+def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
+    mine = [one for one in here.runners.values() if here.is_job(one)]
+    threads = sum(one.threads or 0 for one in mine)
+    used = sum(one.cpu or 0.0 for one in mine)
+    others = busiest(here.others())
+    asked = [int(value) for key, value in (here.env or {}).items() if key in NAMES and value.isdecimal()]
+    ranks = len({one.rank for one in mine if one.rank is not None and one.rank >= 0}) or sum(
+        not one.worker for one in mine
+    )
+    wanted = max(asked, default=0) * ranks
+    many = threads > THREADS * cpus or wanted > THREADS * cpus
+    crowded = max(here.runnable or 0, here.load1 or 0.0) > RUNNING * cpus
+    if not mine or not (many or (crowded and used > 50 * cpus)) or (others and others[0][1] > BESIDE * cpus):
+        return
+    unset = here.env is not None and not asked
+    because = []
+    if threads:
+        because.append(Reason(f"{len(mine)} processes of the job have {threads} threads on {cpus} CPUs", mine[0].ref))
+    if wanted > THREADS * cpus:
+        because.append(Reason(f"{ranks} ranks may start {max(asked)} threads each, on {cpus} CPUs", mine[0].ref))
+    if crowded:
+        says = f"{max(here.runnable or 0, here.load1 or 0.0):g} tasks run or wait on {cpus} CPUs"
+        because.append(Reason(says, here.refs.get("runnable", here.refs.get("load1", mine[0].ref))))
+    waiting = here.waiting
+    proven = bool(waiting) and crowded_or_late(here, crowded) and decides(evidence, here)
+    if not many and not unset:
+        proven = False
+    signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]
+    if unset:
+        signals.append("omp_unset")
+        because.append(Reason("no rank sets OMP_NUM_THREADS: each starts a thread per CPU", mine[0].ref))
+    yield Hypothesis(
+        CAUSE, {"node": here.node} if here.node else {},
+        f"The ranks on {here.node or 'a node'} run far more threads than its {cpus} CPUs",
+        tuple(dict.fromkeys((*because, *waiting[:3]))), tuple(signals),
+        would_change=("run delay of the ranks: none", "OMP_NUM_THREADS set to CPUs per rank, and the same load"),
+        ranks=here.late_ranks if proven else frozenset(),
+        nodes=frozenset({here.node}) if proven and here.node else frozenset(),
+    )  # fmt: skip
+
+
+def crowded_or_late(here: NodeCpu, crowded: bool) -> bool:
+    return crowded or bool(here.late_ranks) or (here.pressure is not None and (here.pressure.some_avg10 or 0) > 40)
+
+
+RULE = Rule((CAUSE,), modest(judge))

@@ -1,0 +1,35 @@
+"""lscpu, numactl -H and nproc: how many CPUs a node has. nproc alone is a number in a file of that name."""
+
+from __future__ import annotations
+
+import re
+
+from probes.catalog._net_facts import Settings
+from probes.intake.tools import Tool
+from probes.intake.tools._text import host_in, refuse, whole
+from probes.intake.tools.limits import quiet
+
+_LSCPU = re.compile(r"^(CPU\(s\)|Core\(s\) per socket|Socket\(s\)|NUMA node\(s\)):\s{1,40}(\d{1,6})\s*$", re.M)
+_NUMACTL = re.compile(r"^node \d{1,3} cpus:((?: \d{1,5}){0,4096})\s*$", re.M)
+
+
+def fits(head: str, name: str) -> bool:
+    if re.search(r"^CPU\(s\):\s{1,40}\d", head, re.M) or re.search(r"^available: \d{1,3} nodes", head, re.M):
+        return True
+    return "nproc" in name.lower() and bool(re.fullmatch(r"\s{0,8}\d{1,5}\s{0,8}", head))
+
+
+def read(text: str) -> Settings:
+    told = {key: int(value) for key, value in _LSCPU.findall(text)}
+    if told:
+        cores = told.get("Core(s) per socket", 0) * told.get("Socket(s)", 0)
+        return Settings(cpus=told.get("CPU(s)"), cores=cores or None, numa_nodes=told.get("NUMA node(s)"))
+    nodes = _NUMACTL.findall(text)
+    if nodes:
+        return Settings(cpus=len({cpu for one in nodes for cpu in one.split()}), numa_nodes=len(nodes))
+    if (alone := whole(text)) is not None and alone > 0:
+        return Settings(cpus=alone)
+    raise refuse("what lscpu, numactl -H or nproc print", text)
+
+
+TOOL = Tool("cpus", "host.settings", fits, read, quiet, host_in)

@@ -1,0 +1,98 @@
+"""iptables -L/-S, iptables-save and `nft list ruleset`: rules and policies that drop or reject."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from probes.catalog._net_facts import FilterRule, Settings
+from probes.core import clean, lines_of
+from probes.intake.tools import Tool
+from probes.intake.tools._text import host_in, refuse, whole
+from probes.intake.tools.limits import quiet
+
+_CHAIN = re.compile(r"^Chain (\S{1,60}) \((?:policy (\w{2,12})|\d{1,6} references)")
+_SAVED = re.compile(r"^(?:\[(\d{1,18}):\d{1,18}\] )?-A (\S{1,60}) (.{0,400}?)-j (DROP|REJECT)\b")
+_POLICY = re.compile(r"^(?::(\S{1,60}) (DROP|REJECT)|-P (\S{1,60}) (DROP|REJECT))\b")
+_LISTED = re.compile(
+    r"^\s{0,12}(?:(\d{1,12}[KMG]?)\s{1,12}\d{1,12}[KMG]?\s{1,12})?(?:\d{1,5}\s{1,8})?(DROP|REJECT)\s{1,12}(\S{1,12})\s{1,8}(.{0,300})$"
+)
+_NFT_CHAIN = re.compile(r"^\s{0,12}chain (\S{1,60}) \{")
+_NFT_HOOK = re.compile(r"type filter hook (\w{1,16})[^;\n]{0,60};(?: policy (drop|accept);)?")
+_PORTS = re.compile(r"(?:dpts?:|--dports?(?: |=)|dports |dport )(?:\{ ?)?([\d,: -]{1,120})")
+
+
+def fits(head: str, name: str) -> bool:
+    lines = list(lines_of(head, 500))
+    if any(_CHAIN.match(line) for line in lines) and re.search(
+        r"^(?:num\s+|\s*pkts\s+)?.{0,30}target\s+prot", head, re.M
+    ):
+        return True
+    if any(_SAVED.match(line) or _POLICY.match(line) for line in lines) or re.search(r"^-P INPUT ", head, re.M):
+        return True
+    return bool(re.search(r"^table (?:inet|ip|ip6) \w{1,60} \{", head, re.M) and _NFT_HOOK.search(head))
+
+
+def read(text: str) -> Settings:
+    found = list(_nft(text)) if "type filter hook" in text[:1_048_576] else list(_iptables(text))
+    if not found and not fits(text[:65536], ""):
+        raise refuse("rules as iptables or nft list them", text)
+    return Settings(filters=tuple(found[:2000]), filters_told=True)
+
+
+def _iptables(text: str) -> Iterator[FilterRule]:
+    chain = ""
+    for line in lines_of(text, 500):
+        if head := _CHAIN.match(line):
+            chain = head[1]
+            if head[2] in ("DROP", "REJECT"):
+                packets = whole(line.partition(f"policy {head[2]} ")[2].partition(" ")[0])
+                yield FilterRule(clean(chain), clean(line)[:200], head[2], packets=packets, policy=True)
+        elif policy := _POLICY.match(line):
+            yield FilterRule(clean(policy[1] or policy[3]), clean(line)[:200], policy[2] or policy[4], policy=True)
+        elif saved := _SAVED.match(line):
+            protocol = re.search(r"-p (\w{2,6})", saved[3])
+            ports, packets = _ports(saved[3]), whole(saved[1]) if saved[1] else None
+            yield FilterRule(
+                clean(saved[2]), clean(line)[:200], saved[4], ports, protocol[1] if protocol else "", packets
+            )
+        elif listed := _LISTED.match(line):
+            packets = _count(listed[1]) if listed[1] else None
+            told = {"6": "tcp", "17": "udp", "0": "", "all": ""}.get(listed[3], listed[3])
+            yield FilterRule(clean(chain), clean(line.strip())[:200], listed[2], _ports(line), told, packets)
+
+
+def _nft(text: str) -> Iterator[FilterRule]:
+    chain = ""
+    for line in lines_of(text, 500):
+        if head := _NFT_CHAIN.match(line):
+            chain = head[1]
+        elif (hook := _NFT_HOOK.search(line)) and hook[2] == "drop":
+            yield FilterRule(clean(chain), clean(line.strip())[:200], "DROP", policy=True)
+        elif re.search(r"\b(?:drop|reject)\b", line) and "policy" not in line:
+            packets = re.search(r"packets (\d{1,18})", line)
+            action = "REJECT" if " reject" in line else "DROP"
+            protocol = re.search(r"\b(tcp|udp)\b", line)
+            yield FilterRule(
+                clean(chain), clean(line.strip())[:200], action, _ports(line),
+                protocol[1] if protocol else "", int(packets[1]) if packets else None,
+            )  # fmt: skip
+
+
+def _count(text: str) -> int | None:
+    unit = {"K": 1000, "M": 10**6, "G": 10**9}.get(text[-1], 1)
+    number = whole(text.rstrip("KMG"))
+    return None if number is None else number * unit
+
+
+def _ports(text: str) -> tuple[tuple[int, int], ...]:
+    found = []
+    for part in _PORTS.findall(text):
+        for one in re.split(r"[, ]{1,3}", part.strip()):
+            first, _, last = one.replace("-", ":").partition(":")
+            if first.isdecimal() and (not last or last.isdecimal()):
+                found.append((int(first), int(last or first)))
+    return tuple(found[:64])
+
+
+TOOL = Tool("firewall", "host.settings", fits, read, quiet, host_in)

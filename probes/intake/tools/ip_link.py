@@ -1,0 +1,75 @@
+"""`ip link`, `ip addr`, also -d and -j, and ifconfig: interfaces with state, MTU and addresses."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from probes.catalog._net_facts import Links, NetLink
+from probes.core import Finding, clean, lines_of
+from probes.intake.tools import Tool
+from probes.intake.tools._text import host_in, refuse
+
+_LINK = re.compile(r"^\d{1,5}: ([\w.@:-]{1,60}): <([A-Z_,0-9-]{0,200})> mtu (\d{1,6})([^\n]{0,300})$")
+_ADDRESS = re.compile(r"^\s{1,12}inet6? ([0-9a-fA-F:.]{2,45})(?:/\d{1,3})?")
+_KIND = re.compile(r"^\s{1,12}link/(\w{2,20})")
+_IFCONFIG = re.compile(r"^([\w.@-]{1,40}): flags=\d{1,6}<([A-Z_,0-9]{0,200})>\s{1,4}mtu (\d{1,6})")
+
+
+def fits(head: str, name: str) -> bool:
+    if head[:1] == "[":
+        return '"ifname"' in head[:4000] and '"mtu"' in head[:8000]
+    return any(_LINK.match(line) or _IFCONFIG.match(line) for line in lines_of(head[:16384], 600))
+
+
+def read(text: str) -> Links:
+    if text.lstrip()[:1] == "[":
+        return _of_json(text)
+    found: list[dict[str, Any]] = []
+    for line in lines_of(text, 600):
+        if (head := _LINK.match(line)) or (head := _IFCONFIG.match(line)):
+            rest = head[4] if head.re is _LINK else ""
+            flags = head[2].split(",")
+            up = "LOWER_UP" in flags if head.re is _LINK else "RUNNING" in flags
+            name = head[1].partition("@")[0]
+            master = rest.partition(" master ")[2].partition(" ")[0]
+            found.append({"name": name, "up": up, "mtu": int(head[3]), "addresses": [], "kind": "", "master": master})
+        elif found and (address := _ADDRESS.match(line)):
+            found[-1]["addresses"].append(address[1])
+        elif found and (kind := _KIND.match(line)):
+            found[-1]["kind"] = kind[1]
+    if not found:
+        raise refuse("interfaces as `ip link` prints them", text)
+    return Links(tuple(NetLink(**one | {"addresses": tuple(one["addresses"])}) for one in found[:2000]))
+
+
+def _of_json(text: str) -> Links:
+    try:
+        rows = json.loads(text)
+        links = []
+        for row in rows[:2000]:
+            if not row:
+                continue
+            given = row.get("addr_info") or ()
+            links.append(
+                NetLink(
+                    clean(str(row["ifname"]))[:60],
+                    "LOWER_UP" in row.get("flags", ()),
+                    int(row["mtu"]),
+                    addresses=tuple(str(one.get("local", ""))[:45] for one in given if isinstance(one, dict)),
+                    kind=str(row.get("link_type", ""))[:20],
+                    master=clean(str(row.get("master", "")))[:60],
+                )
+            )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise refuse("what ip -j link prints", text) from None
+    return Links(tuple(links))
+
+
+def quiet(facts: Links) -> tuple[Finding, ...]:
+    """Only a comparison between nodes tells what is wrong."""
+    return ()
+
+
+TOOL = Tool("ip link", "net.links", fits, read, quiet, host_in)

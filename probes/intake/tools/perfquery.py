@@ -1,0 +1,50 @@
+"""perfquery(8), classic and -x, one port or many: `# Port extended counters: Lid 9 port 3` and `Name:.....value`."""
+
+from __future__ import annotations
+
+import re
+
+from probes.catalog._net_facts import Counters, CounterSet
+from probes.core import Finding, lines_of
+from probes.intake.tools import Tool
+from probes.intake.tools._ports import COUNTERS
+from probes.intake.tools._text import host_in, looks, refuse, whole
+
+_HEAD = re.compile(
+    r"^# (?:Port (?:extended )?counters|PortRcvErrorDetails counters|PortXmitDiscardDetails counters): "
+    r"Lid (\d{1,6}) (?:\([^)\n]{0,80}\) )?port (\d{1,4})"
+)
+_LINE = re.compile(r"^([A-Z][A-Za-z0-9]{2,40}):\.{1,48}(\S{1,30})\s*$")
+
+
+SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
+
+
+def fits(head: str, name: str) -> bool:
+    return any(_HEAD.match(line) for line in lines_of(head[:8192], 200))
+
+
+def read(text: str) -> Counters:
+    """By LID and port. A block for all ports of a switch (255) is left out: it adds up, and saturates sooner."""
+    sets: list[CounterSet] = []
+    for at, body in looks(text):
+        head: tuple[str, int] | None = None
+        values: dict[str, int | None] = {}
+        for line in (*lines_of(body, 200), "# Port counters: Lid 0 port 0"):
+            if found := _HEAD.match(line):
+                if head and values and head[1] != 255:
+                    sets.append(CounterSet("lid", head[0], head[1], values, at))
+                head, values = (found[1], int(found[2])), {}
+            elif head and (found := _LINE.match(line)) and found[1] not in SELECTORS:
+                values[COUNTERS.get(found[1], found[1])] = whole(found[2])
+    if not sets:
+        raise refuse("counters of a port as perfquery prints them", text)
+    return Counters(tuple(sets[:100_000]))
+
+
+def quiet(facts: Counters) -> tuple[Finding, ...]:
+    """Counters since they were cleared say nothing by themselves: rules compare two looks."""
+    return ()
+
+
+TOOL = Tool("perfquery", "ib.counters", fits, read, quiet, host_in)

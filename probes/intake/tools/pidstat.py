@@ -1,0 +1,80 @@
+"""pidstat of sysstat, with -u, -w, -t, -h: share of the CPU, waiting for one (%wait), switches a second.
+
+Rows of "Average:" count before single intervals; of several intervals the last.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from probes.catalog._load_facts import Load
+from probes.core import clean, lines_of
+from probes.intake.tools import Tool
+from probes.intake.tools._load import load, process
+from probes.intake.tools._text import number, refuse, whole
+from probes.intake.tools.process_table import name_of
+
+_SYSTEM = re.compile(
+    r"^Linux \S{1,80} \(([\w.-]{1,80})\)\s{1,8}\S{6,12}\s{1,8}_\w{1,16}_\s{1,8}\((\d{1,5}) CPU\)", re.M
+)
+
+
+def _begin(words: list[str]) -> int | None:
+    if "PID" not in words and "TGID" not in words or "Command" not in words:
+        return None
+    return next((place for place, word in enumerate(words) if word in ("UID", "USER", "PID", "TGID")), None)
+
+
+def fits(head: str, name: str) -> bool:
+    return any(
+        _begin(line.split()) is not None and "%" in line or "cswch/s" in line for line in list(lines_of(head, 400))[:20]
+    )
+
+
+def read(text: str) -> Load:
+    heads: list[str] = []
+    at = 0
+    rows: dict[int, dict[str, Any]] = {}
+    averaged: set[int] = set()
+    for line in lines_of(text, 1000):
+        words = line.removeprefix("#").split()
+        begin = _begin(words)
+        if begin is not None:
+            heads, at = words[begin:], begin
+        elif heads and len(words) > 4:
+            average = words[0].startswith("Average")
+            row = dict(zip(heads, words[1 if average else at :], strict=False))
+            pid = whole(row.get("PID", row.get("TGID", "")))
+            if pid is None or (pid in averaged and not average):
+                continue
+            if average:
+                averaged.add(pid)
+            rest = words[(1 if average else at) + len(heads) - 1 :]
+            rows.setdefault(pid, {}).update(row | {"Command": " ".join(rest)})
+    if not rows and not heads:
+        raise refuse("rows as pidstat prints them", text)
+    system = _SYSTEM.search(text[:2000])
+    found = [
+        process(
+            pid,
+            name_of(clean(row.get("Command", "")).lstrip("|_"))[:64],
+            number(row.get("%CPU", "")),
+            run_delay_percent=number(row.get("%wait", "")),
+            args=clean(row.get("Command", ""))[:400],
+            preempted=number(row.get("nvcswch/s", "")),
+            lifetime="%CPU" in row and not averaged and text.count("Command") < 2,
+        )
+        for pid, row in list(rows.items())[:4096]
+    ]
+    found.sort(key=lambda one: -(one.cpu_percent or 0.0))
+    return load(processes=tuple(found[:400]), cpus=int(system[2]) if system else None)
+
+
+def host(text: str) -> str:
+    """The node's own name in sysstat's first line."""
+    found = _SYSTEM.search(text[:2000])
+    return found[1] if found and not found[1].startswith("localhost") else ""
+
+
+TOOL = Tool("pidstat", "host.load", fits, read, host=host)

@@ -1,0 +1,103 @@
+"""Tables of processes with their share of the CPU: top -b, ps with any columns, one row a process or a thread.
+
+ps prints an average over the process's life, top the time since its last screen: of several screens the last counts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from probes.catalog._load_facts import CpuUse, Load, Process
+from probes.core import clean, lines_of
+from probes.intake.tools import Tool
+from probes.intake.tools._load import load, process
+from probes.intake.tools._text import host_in, number, refuse, whole
+
+MOST = 4096
+_SUMMARY = re.compile(r"^%?Cpu\(s\):(.{10,160})$")
+_PART = re.compile(r"([\d.]{1,6})[ %]{1,2}(us|sy|ni|id|wa|hi|si|st)\b")
+_LOADS = re.compile(r"load averages?: ([\d.]{1,9}),? {1,2}([\d.]{1,9}),? {1,2}([\d.]{1,9})")
+_CPU = ("%CPU", "PCPU", "C", "CP")
+_NAME = ("COMMAND", "CMD", "COMM", "ARGS", "UCMD")
+
+
+def columns(line: str) -> dict[str, int] | None:
+    """Column name -> place, for the head of a table with processes and their CPU."""
+    words = line.split()
+    if len(words) > 40 or "PID" not in words or not set(_CPU) & set(words) or not set(_NAME) & set(words):
+        return None
+    return {word: place for place, word in reversed(list(enumerate(words)))}
+
+
+def fits(head: str, name: str) -> bool:
+    return any(columns(line) is not None for line in list(lines_of(head, 400))[:40])
+
+
+def read(text: str) -> Load:
+    """The last screen: its summary, and its processes with the busiest first."""
+    heads: dict[str, int] | None = None
+    each = 0
+    rows: dict[int, Process] = {}
+    use, loads, top, fields_ = None, (None, None, None), False, 0  # type: CpuUse | None, tuple[float | None, ...], bool, int
+    for line in lines_of(text, 2000):
+        if found := _LOADS.search(line):
+            loads = tuple(number(one) for one in found.groups())
+        elif line.startswith("Threads:"):  # top -H: a row a thread
+            each = 1
+        elif found := _SUMMARY.match(line):
+            use, top = _use(found[1]), True
+        elif (new := columns(line)) is not None:
+            heads, rows, fields_ = new, {}, len(line.split())
+        elif heads is not None and len(rows) < MOST:
+            _take(rows, heads, fields_, line, top)
+    if each:
+        rows = {pid: replace(one, threads=each) for pid, one in rows.items()}
+    if not rows and heads is None:
+        raise refuse("a table of processes with PID, %CPU and COMMAND", text)
+    busiest = sorted(rows.values(), key=lambda one: -(one.cpu_percent or 0.0))
+    runnable = sum(one.state[:1] == "R" for one in busiest) if any(one.state for one in busiest) else None
+    return load(
+        load1=loads[0], load5=loads[1], load15=loads[2], cpu=use, processes=tuple(busiest[:400]),
+        runnable=runnable if top else None,
+    )  # fmt: skip
+
+
+def _use(text: str) -> CpuUse | None:
+    part = {name: number(value) or 0.0 for value, name in _PART.findall(text)}
+    if "id" not in part:
+        return None
+    user = part.get("us", 0.0) + part.get("ni", 0.0)
+    system = part.get("sy", 0.0) + part.get("hi", 0.0) + part.get("si", 0.0)
+    return CpuUse(round(user, 2), round(system, 2), part.get("wa", 0.0), part.get("st", 0.0), part["id"])
+
+
+def _take(rows: dict[int, Process], heads: dict[str, int], count: int, line: str, top: bool) -> None:
+    last = next(name for name in _NAME if name in heads)
+    words = line.split(None, count - 1) if heads[last] == count - 1 else line.split()
+    row = {name: words[place] for name, place in heads.items() if place < len(words)}
+    pid = whole(row.get("PID", ""))
+    share = next((number(row[name]) for name in _CPU if name in row), None)
+    if pid is None or share is None or last not in row:
+        return
+    args = clean(row[last].strip())[:400]
+    state = next((row[name] for name in ("S", "STAT", "STATE") if name in row), "")
+    threads = next((whole(row[name]) for name in ("NLWP", "THCNT", "nTH") if name in row), None)
+    comm = clean(row["COMM"])[:64] if "COMM" in row else name_of(args)
+    if pid in rows:  # a row a thread
+        there = rows[pid]
+        rows[pid] = replace(there, cpu_percent=round((there.cpu_percent or 0.0) + share, 1))
+        return
+    rows[pid] = process(
+        pid, comm, share, ppid=whole(row.get("PPID", "")) or 0, state=state[:1], args=args, threads=threads,
+        lifetime=not top, user=clean(row.get("USER", row.get("UID", "")))[:32],
+    )  # fmt: skip
+
+
+def name_of(args: str) -> str:
+    """`/usr/bin/python3 -u train.py` is python3; `[kworker/0:1]` stays."""
+    first = args.split(" ")[0] if args else ""
+    return first[:64] if first.startswith("[") else first.rpartition("/")[2][:64]
+
+
+TOOL = Tool("process table", "host.load", fits, read, host=host_in)

@@ -1,0 +1,43 @@
+"""ss and netstat: TCP sockets with state, queues and both ends."""
+
+from __future__ import annotations
+
+import re
+
+from probes.catalog._net_facts import Settings, Socket
+from probes.core import clean, lines_of
+from probes.intake.tools import Tool
+from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools.limits import quiet
+
+_SS = re.compile(
+    r"^(?:(?:tcp|udp|u_str|nl)\s{1,8})?(ESTAB|LISTEN|SYN-SENT|SYN-RECV|TIME-WAIT|CLOSE-WAIT|FIN-WAIT-[12]|LAST-ACK|CLOSING)"
+    r"\s{1,12}(\d{1,10})\s{1,12}(\d{1,10})\s{1,12}(\S{1,80}:\S{1,8})\s{1,24}(\S{1,80}:\S{1,8})\s{0,16}(.{0,200})$"
+)
+_NETSTAT = re.compile(
+    r"^tcp6?\s{1,8}(\d{1,10})\s{1,12}(\d{1,10})\s{1,12}(\S{1,80}:\S{1,8})\s{1,24}(\S{1,80}:\S{1,8})\s{1,16}"
+    r"([A-Z_0-9]{4,12})\s{0,16}(.{0,100})$"
+)
+_STATES = {"ESTABLISHED": "ESTAB", "SYN_SENT": "SYN-SENT", "SYN_RECV": "SYN-RECV", "CLOSE_WAIT": "CLOSE-WAIT",
+    "TIME_WAIT": "TIME-WAIT"}  # fmt: skip
+
+
+def fits(head: str, name: str) -> bool:
+    begins = re.search(r"^(?:Netid\s+)?State\s+Recv-Q\s+Send-Q|^Active Internet connections", head, re.M)
+    return bool(begins) or sum(bool(_SS.match(line)) for line in list(lines_of(head, 400))[:20]) > 2
+
+
+def read(text: str) -> Settings:
+    found = []
+    for line in lines_of(text, 400):
+        if one := _SS.match(line):
+            found.append(Socket(one[1], clean(one[4]), clean(one[5]), int(one[3]), clean(one[6].strip())))
+        elif one := _NETSTAT.match(line):
+            state = _STATES.get(one[5], one[5])
+            found.append(Socket(state, clean(one[3]), clean(one[4]), int(one[2]), clean(one[6].strip())))
+    if not found and not fits(text[:65536], ""):
+        raise refuse("sockets as ss prints them", text)
+    return Settings(sockets=tuple(found[:20_000]))
+
+
+TOOL = Tool("sockets", "host.settings", fits, read, quiet, host_in)

@@ -1,0 +1,187 @@
+"""Who takes the CPU, told from files: a process beside the job, a quota, too many threads, shared cores; or nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.brought import told
+
+NODE = "gpu-01"
+PRESSED = "some avg10=63.20 avg60=58.11 avg300=40.02 total=919281\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+CALM = "some avg10=0.40 avg60=0.31 avg300=0.20 total=919281\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+
+
+def top(*rows: tuple[int, str, str, float], load: float, idle: float, cpus_line: bool = True) -> str:
+    """(pid, state, command, %CPU) a row, as `top -b -n 1` prints them."""
+    lines = [
+        f"top - 14:03:22 up 10 days,  2:13,  1 user,  load average: {load:.2f}, {load:.2f}, {load:.2f}",
+        "Tasks: 1500 total,  60 running, 1440 sleeping,   0 stopped,   0 zombie",
+        f"%Cpu(s): {99 - idle:.1f} us,  1.0 sy,  0.0 ni, {idle:.1f} id,  0.0 wa,  0.0 hi,  0.0 si,  0.0 st",
+        "MiB Mem : 2063936.0 total, 1000000.0 free, 500000.0 used, 563936.0 buff/cache",
+        "MiB Swap:      0.0 total,      0.0 free,      0.0 used. 1500000.0 avail Mem",
+        "",
+        "    PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND",
+    ]
+    lines += [
+        f"{pid:>7} root      20   0  100.0g   4.0g   1.0g {state} {share:5.1f}   0.2 100:00.00 {command}"
+        for pid, state, command, share in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+LSCPU = (
+    "Architecture:          x86_64\nCPU(s):                {}\nThread(s) per core:    1\nCore(s) per socket:    {}\n"
+    "Socket(s):             1\nNUMA node(s):          1\n"
+)
+RANKS = [(4000 + n, "R", "pt_main_thread", 40.0) for n in range(8)]
+
+
+def test_a_process_beside_the_job_that_ranks_wait_for_is_named(tmp_path: Path) -> None:
+    rows = [(77, "R", "clamscan", 1500.0), *RANKS]
+    files = {"top.txt": top(*rows, load=60, idle=1.0), "psi_cpu.txt": PRESSED, "lscpu.txt": LSCPU.format(32, 32)}
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    assert (found.cause, found.subject["node"], found.subject["pid"]) == ("cpu.process_hotspot", NODE, 77)
+    assert found.probability >= 0.9
+    assert "clamscan" in found.says
+    assert found.step("process-attribution", "load")[0] == "implicated"
+
+
+def test_a_busy_process_on_an_idle_node_of_128_cpus_does_not_matter(tmp_path: Path) -> None:
+    rows = [(77, "R", "clamscan", 900.0), *RANKS]
+    files = {"top.txt": top(*rows, load=12, idle=88.0), "psi_cpu.txt": CALM, "lscpu.txt": LSCPU.format(128, 128)}
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    assert found.share("cpu.process_hotspot") == 0
+
+
+def test_many_small_processes_of_one_name_count_together(tmp_path: Path) -> None:
+    rows = [(100 + n, "R", "stress-ng-cpu", 95.0) for n in range(30)] + RANKS
+    files = {"top.txt": top(*rows, load=70, idle=0.5), "psi_cpu.txt": PRESSED, "nproc.txt": "32\n"}
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    assert found.cause == "cpu.process_hotspot"
+    assert "30 processes stress-ng-cpu" in found.says
+
+
+PIDSTAT = """Linux 5.15.0-91-generic (gpu-01) \t11/30/2026 \t_x86_64_\t(16 CPU)
+
+01:10:01 AM   UID       PID    %usr %system  %guest   %wait    %CPU   CPU  Command
+01:10:06 AM  1000      4000   30.00    2.00    0.00   64.00   32.00     3  pt_main_thread
+01:10:06 AM     0        77  780.00   10.00    0.00    1.00  790.00     4  bitcoind
+
+Average:      UID       PID    %usr %system  %guest   %wait    %CPU   CPU  Command
+Average:     1000      4000   30.00    2.00    0.00   64.00   32.00     -  pt_main_thread
+Average:        0        77  780.00   10.00    0.00    1.00  790.00     -  bitcoind
+"""
+
+
+def test_pidstat_tells_the_node_its_cpus_and_who_waits(tmp_path: Path) -> None:
+    found = told(tmp_path, {"pidstat.txt": PIDSTAT})
+    assert (found.cause, found.subject["node"], found.subject["pid"]) == ("cpu.process_hotspot", "gpu-01", 77)
+
+
+def cpu_stat(periods: int, throttled: int) -> str:
+    counts = f"nr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec 812\n"
+    return "usage_usec 91827\nuser_usec 90000\nsystem_usec 1827\n" + counts
+
+
+def test_a_quota_that_stops_ranks_between_two_looks_is_named(tmp_path: Path) -> None:
+    files = {
+        "cpu.stat.before": cpu_stat(1000, 100),
+        "cpu.stat.after": cpu_stat(1100, 185),
+        "cpu.max": "400000 100000\n",
+    }
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    assert (found.cause, found.subject["node"]) == ("cpu.quota_throttled", NODE)
+    assert found.probability >= 0.9
+    assert "quota of 4 CPUs" in found.says
+    assert "85 %" in found.says
+
+
+def test_old_throttling_that_does_not_rise_is_over(tmp_path: Path) -> None:
+    files = {
+        "cpu.stat.before": cpu_stat(1000, 900),
+        "cpu.stat.after": cpu_stat(1100, 900),
+        "cpu.max": "400000 100000\n",
+    }
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    assert found.share("cpu.quota_throttled") == 0
+
+
+def ps_threads(threads: int) -> str:
+    head = "    PID    PPID NLWP PSR %CPU COMMAND\n"
+    return head + "".join(f"   {4000 + n}    1000 {threads}   {n} 390.0 python train.py\n" for n in range(8))
+
+
+def test_ranks_with_a_thread_per_cpu_each_that_wait_are_too_many_threads(tmp_path: Path) -> None:
+    files = {
+        "ps.txt": ps_threads(70), "loadavg.txt": "180.02 170.11 150.90 171/2400 9912\n", "psi_cpu.txt": PRESSED,
+        "env.txt": "PATH=/usr/bin\nHOME=/root\nNCCL_DEBUG=INFO\n", "lscpu.txt": LSCPU.format(64, 64),
+    }  # fmt: skip
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    assert (found.cause, found.subject["node"]) == ("cpu.thread_oversubscription", NODE)
+    assert found.probability >= 0.9
+
+
+def test_many_threads_that_sleep_are_normal(tmp_path: Path) -> None:
+    files = {
+        "ps.txt": ps_threads(300).replace("390.0", "99.0"), "loadavg.txt": "8.02 8.11 8.90 9/2400 9912\n",
+        "psi_cpu.txt": CALM, "lscpu.txt": LSCPU.format(128, 128),
+    }  # fmt: skip
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    assert found.probability < 0.8
+    assert found.cause != "cpu.thread_oversubscription"
+
+
+def masks(*pairs: tuple[int, str]) -> str:
+    return "".join(f"pid {pid}'s current affinity list: {cpus}\n" for pid, cpus in pairs)
+
+
+WORKERS = [(4100 + n, "R", "pt_data_worker", 12.0) for n in range(8)]
+
+
+def waits(percent: float) -> str:
+    lines = [
+        "Linux 5.15.0-91-generic (gpu-01) \t11/30/2026 \t_x86_64_\t(64 CPU)\n",
+        "01:10:01 AM   UID       PID    %usr %system  %guest   %wait    %CPU   CPU  Command",
+    ]
+    lines += [
+        f"01:10:06 AM  1000      {pid}   12.00    0.00    0.00   {percent:.2f}   12.00     0  {name}"
+        for pid, _, name, _ in WORKERS
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_workers_on_one_core_that_wait_for_it_collide(tmp_path: Path) -> None:
+    all_masks = masks(*[(pid, "0") for pid, *_ in WORKERS], (4000, "0-63"))
+    files = {f"{NODE}/taskset.txt": all_masks, f"{NODE}/pidstat.txt": waits(86.0)}
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("cpu.affinity_collision", {"node": NODE})
+    assert found.probability >= 0.9
+
+
+def test_masks_that_overlap_prove_nothing(tmp_path: Path) -> None:
+    all_masks = masks(*[(pid, "0-63") for pid, *_ in WORKERS], (4000, "0-63"))
+    found = told(tmp_path, {f"{NODE}/taskset.txt": all_masks, f"{NODE}/pidstat.txt": waits(1.0)})
+    assert found.share("cpu.affinity_collision") == 0
+
+
+def test_a_loaded_node_is_not_why_a_rank_on_it_runs_another_collective(tmp_path: Path) -> None:
+    """The rank that others wait for was seen, and not to wait for a CPU."""
+    from probes import catalog
+    from probes.core import Capture
+    from probes.diagnosis import diagnose
+    from probes.diagnosis.core import seen
+    from probes.intake import read
+
+    (tmp_path / NODE).mkdir()
+    (tmp_path / NODE / "top.txt").write_text(top((77, "R", "clamscan", 1500.0), load=60, idle=1.0))
+    (tmp_path / NODE / "psi_cpu.txt").write_text(PRESSED)
+    (tmp_path / NODE / "lscpu.txt").write_text(LSCPU.format(32, 32))
+    loaded = [seen(reading, ref) for ref, reading in read([tmp_path]).readings]
+    recorded = Path(__file__).parent / "fixtures"
+    hung = [
+        seen(catalog.read(Capture(NODE, probe, "ok", (recorded / probe / f"{name}.out").read_bytes())))
+        for probe, name in (("rank.flight_recorder", "rank_1_skips"), ("rank.process", "training"))
+    ]
+    first = diagnose([*loaded, *hung], [NODE]).verdict
+    assert first.hypothesis.cause.startswith("fw.")
+    assert first.probability > 0.9
