@@ -63,14 +63,7 @@ def _line(raw: str, clock: Clock) -> Line:
     elif rest[4:5] == "-" and rest[10:11] in ("T", " "):
         if found := _iso(rest):
             return found
-    elif (
-        rest[3:4] == " "
-        and rest[8:9] == "-"
-        and (found := _full(rest))
-        or rest[:3] in _MONTHS
-        and rest[3:4] == " "
-        and (found := _syslog(rest, clock))
-    ):
+    elif rest[3:4] == " " and (found := _full(rest) if rest[8:9] == "-" else _month(rest, clock)):
         return found
     return Line(None, None, "", raw.strip())
 
@@ -131,7 +124,7 @@ def _iso(rest: str) -> Line | None:
 
 
 def _full(rest: str) -> Line | None:
-    """`Tue 2025-01-21 02:21:33 UTC node kernel: text` of journalctl -o short-full: zones other than UTC are not certain."""
+    """`Tue 2025-01-21 02:21:33 UTC node kernel: text` of journalctl -o short-full. Of the zones only UTC is certain."""
     stamp, zone, text = rest[4:23], *rest[24:].partition(" ")[::2]
     try:
         seconds = datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp()
@@ -139,6 +132,10 @@ def _full(rest: str) -> Line | None:
         return None
     utc = zone in ("UTC", "GMT")
     return _of_writer(Line(seconds if utc else None, seconds, f"{stamp} UTC" if utc else stamp, ""), text)
+
+
+def _month(rest: str, clock: Clock) -> Line | None:
+    return _syslog(rest, clock) if rest[:3] in _MONTHS else None
 
 
 def _syslog(rest: str, clock: Clock) -> Line | None:

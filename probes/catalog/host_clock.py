@@ -61,7 +61,7 @@ def parse(text: str) -> Clock:
     offset = bound = trip = None
     if parts.get("golden15/pings"):
         offset, bound, trip = _offset(parts["golden15/pings"])
-    service, synchronised, believed = _service(parts)
+    service, synchronised, believed = service_of(parts)
     return Clock(offset, bound, trip, service, synchronised, believed)
 
 
@@ -87,7 +87,8 @@ def _offset(text: str) -> tuple[float, float, float]:
     return (low + high) / 2, (high - low) / 2, trip
 
 
-def _service(parts: Mapping[str, str]) -> tuple[str, bool | None, float | None]:
+def service_of(parts: Mapping[str, str]) -> tuple[str, bool | None, float | None]:
+    """(service, whether it is in step, what it believes the offset to be): None where it does not say."""
     if chrony := parts.get("chronyc -n tracking"):
         lines = dict(line.split(":", 1) for line in chrony.splitlines() if ":" in line)
         pairs = {key.strip(): value.strip() for key, value in lines.items()}
@@ -135,6 +136,12 @@ def findings(clock: Clock) -> Iterator[Finding]:
             yield Finding("host.clock_offset", "bad", f"{says}: elastic rendezvous fails beyond {ELASTIC_S:g} s")
         elif certain > WARN_S:
             yield Finding("host.clock_offset", "warn", f"{says}: times in its logs are corrected by this")
+    elif clock.service_offset_s is not None and abs(clock.service_offset_s) > WARN_S:
+        where = "ahead of" if clock.service_offset_s > 0 else "behind"
+        says = f"clock is {abs(clock.service_offset_s):.3f} s {where} its source, says {clock.service}"
+        far = abs(clock.service_offset_s) > ELASTIC_S
+        more = f": elastic rendezvous fails beyond {ELASTIC_S:g} s" if far else ""
+        yield Finding("host.clock_offset", "bad" if far else "warn", says + more)
     if clock.synchronised is False:
         yield Finding("host.clock_unsynchronised", "warn", "the node's clock is not synchronised to any time source")
 

@@ -43,7 +43,9 @@ _KERNEL = re.compile(
     r"(?:\[ {0,8}\d{1,9}\.\d{3,6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{0,80};"
-    r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,32}) \S{1,80} kernel:"
+    r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+    r"|(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
+    r" \S{1,80} kernel:"
 )
 _BY_KERNEL = re.compile(r"dmesg|kern(?:el)?[._-]|journal|kmsg|syslog|messages", re.I)
 _IB = "no probe reads it. ib.ports reads the files below /sys/class/infiniband"
@@ -54,9 +56,6 @@ _TOOLS = (
     ("# Port", f"perfquery: {_IB}"),
     ("Errors for ", "ibqueryerrors: no probe reads it yet"),
     ("# Topology file: generated", "ibnetdiscover: `manage.py topology learn` reads it"),
-    ("<nvidia_smi_log>", "nvidia-smi -q -x: save it without -x"),
-    ("| NVIDIA-SMI ", "the table of nvidia-smi: save nvidia-smi -q, which tells more"),
-    ("Reference ID    :", "chronyc: host.clock reads it in its own capture only"),
     ("<system ", "a topology of NCCL: no probe reads it yet"),
 )
 
@@ -97,6 +96,8 @@ def kind_of(item: Item) -> Known | Other:
         text = text[status.end() :]
     if _CONCLUSIONS.match(item.name):
         return Other("says what somebody wrote about it: no evidence")
+    if item.name.lower().endswith((".csv", ".tsv")) and (tool := tool_of(text[:HEAD], item.name)) is not None:
+        return Known("tool", text, tool=tool)
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)

@@ -34,7 +34,10 @@ from probes.topology import Topology
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
-_KERNEL_HOST = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,32}) ([\w.-]{1,80}) kernel:")
+_KERNEL_HOST = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
+    r" ([\w.-]{1,80}) kernel:"
+)
 
 
 @dataclass(frozen=True, slots=True)
