@@ -1,0 +1,144 @@
+"""What tells of a GPU at fault, from every probe, as one list: for the rules about GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from probes.catalog._kernel_events import Event
+from probes.core import Finding
+from probes.diagnosis.core import Evidence, Seen
+from probes.diagnosis.times import Old, Times
+from probes.reference import rows
+
+OFF_BUS, MEMORY, NVLINK = "gpu.fell_off_bus", "gpu.memory_error", "gpu.nvlink_error"
+SWITCH, DRIVER, PROGRAM = "gpu.nvswitch_fabric", "gpu.driver_hang", "gpu.app_fault"
+# gpu.state's and lspci's own findings: cause and signal.
+STATE = {
+    "gpu.lost": (OFF_BUS, "off_bus"),
+    "pci.dead": (OFF_BUS, "off_bus"),
+    "gpu.not_visible": (OFF_BUS, "gpu_not_counted"),
+    "gpu.no_answer": (DRIVER, "driver_silent"),
+    "gpu.driver_no_answer": (DRIVER, "driver_silent"),
+    "gpu.fabric_not_ready": (SWITCH, "gpu_fabric_not_ready"),
+    "gpu.recovery_action": (DRIVER, "gpu_needs_recovery"),
+    **dict.fromkeys(
+        (
+            "gpu.ecc_uncorrected",
+            "gpu.sram_threshold",
+            "gpu.remap_failed",
+            "gpu.remap_pending",
+            "gpu.memory_unrepairable",
+            "gpu.repair_pending",
+        ),
+        (MEMORY, "gpu_reports_fault"),
+    ),
+}
+# Drivers' words without an Xid: see GpuProblem. A version mismatch is told by library_mismatch.
+PROBLEMS = {
+    "init failed": (DRIVER, "gpu_init_failed"),
+    "gsp": (DRIVER, "gpu_xid"),
+    "reset": (DRIVER, "amd_gpu_hang"),
+    "reset failed": (DRIVER, "amd_gpu_hang"),
+    "ring timeout": (DRIVER, "amd_gpu_hang"),
+    "queue stuck": (DRIVER, "amd_gpu_hang"),
+    "uncorrectable": (MEMORY, "gpu_xid"),
+    "poison": (MEMORY, "gpu_xid"),
+    "lost": (OFF_BUS, "off_bus"),
+    "page fault": (PROGRAM, "gpu_xid_program"),
+}
+PROBLEM_IN_STATE = ("couldn't communicate", "has failed", "No devices were found", "Failed to initialize NVML")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that tells of a GPU at fault. `bus_id` "" where none is named. `at`: by our clock, its first time."""
+
+    cause: str
+    signal: str
+    seen: Seen
+    finding: Finding
+    bus_id: str
+    index: int | None
+    event: Event | None = None
+    at: float | None = None
+    old: Old = ""
+
+    @property
+    def xid(self) -> int | None:
+        number = self.finding.subject.get("xid")
+        return number if isinstance(number, int) else None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(getattr(self.event, "pids", ()))
+
+    @property
+    def lines(self) -> int:
+        return self.event.count if self.event is not None else 1
+
+
+def faults(evidence: Evidence, times: Times) -> Iterator[Fault]:
+    """Notices (severity info) and what follows from something else are left out."""
+    for seen in evidence.by_probe.get("host.kernel_log", ()):
+        for event, finding in _paired(seen):
+            told = _kernel(finding, event)
+            if told is None or finding.severity == "info":
+                continue
+            bus = str(finding.subject.get("bus_id", ""))
+            last = (None, "") if event is None else (event.last_at, event.last)
+            at = times.corrected(seen.node, event.first_at) if event is not None else None
+            yield Fault(*told, seen, finding, bus, None, event, at, times.old(seen.node, *last))
+    for seen, finding in evidence.findings(*STATE):
+        index, bus = finding.subject.get("gpu"), str(finding.subject.get("bus_id", ""))
+        if finding.code == "pci.dead" and "nvidia" not in finding.says.lower():
+            continue
+        yield Fault(*STATE[finding.code], seen, finding, bus, index if isinstance(index, int) else None)
+    for seen, finding in evidence.findings("gpu.driver_problem"):
+        if "mismatch" in finding.says:
+            continue
+        silent = not any(word in finding.says for word in PROBLEM_IN_STATE)
+        yield Fault(DRIVER, "driver_silent" if silent else "driver_absent", seen, finding, "", None)
+
+
+def _paired(seen: Seen) -> Iterator[tuple[Event | None, Finding]]:
+    """Findings with the events that they are of: the probe tells one finding for each, in their order."""
+    events: dict[str, list[Any]] = {}
+    if seen.facts is not None:
+        events = {
+            "kernel.xid": list(seen.facts.xids),
+            "kernel.sxid": list(seen.facts.sxids),
+            "kernel.gpu_off_bus": list(seen.facts.off_bus),
+            "kernel.gpu_problem": list(seen.facts.gpu_problems),
+        }
+    for code in ("kernel.xid", "kernel.sxid", "kernel.gpu_off_bus", "kernel.gpu_problem"):
+        found = [finding for finding in seen.findings if finding.code == code]
+        known = events.get(code, [])
+        for at, finding in enumerate(found):
+            yield known[at] if len(known) == len(found) else None, finding
+
+
+def row_of(number: int | None) -> dict[str, Any]:
+    """The row of an Xid, {} where the table has none."""
+    return next((row for row in rows("xid") if number in row["codes"]), {})
+
+
+def _kernel(finding: Finding, event: Event | None) -> tuple[str, str] | None:
+    """Cause and signal; None where the line alone blames nothing."""
+    if finding.code == "kernel.gpu_off_bus":
+        return OFF_BUS, "off_bus"
+    if finding.code == "kernel.sxid":
+        return (SWITCH, "gpu_xid") if finding.severity == "bad" else None
+    if finding.code == "kernel.gpu_problem":
+        return PROBLEMS.get(str(finding.subject.get("what")))
+    row = row_of(number if isinstance(number := finding.subject.get("xid"), int) else None)
+    cause = row.get("cause")
+    if cause is None:
+        return None
+    if cause == OFF_BUS:
+        return OFF_BUS, "off_bus"
+    unclear = row.get("weight") == "unclear" or (event is not None and getattr(event, "fatal", None) is False)
+    if unclear:
+        return str(cause), "gpu_xid_unclear"
+    return str(cause), "gpu_xid_program" if cause == PROGRAM else "gpu_xid"
