@@ -67,6 +67,13 @@ class Notice(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class IommuFault(Event):
+    """The IOMMU refused a device's access: DMAR (Intel), AMD-Vi, arm-smmu."""
+
+    device: str  # dddd:bb:dd.f
+
+
+@dataclass(frozen=True, slots=True)
 class NoSpace(Event):
     """A program or the kernel was told ENOSPC. `device`: the file system where the line names one."""
 
@@ -213,5 +220,6 @@ class KernelLog:
     gpu_problems: tuple[GpuProblem, ...] = ()
     notices: tuple[Notice, ...] = ()
     no_space: tuple[NoSpace, ...] = ()
+    iommu_faults: tuple[IommuFault, ...] = ()
     first: str = ""  # stamp of the first line that has one, as printed
     last: str = ""

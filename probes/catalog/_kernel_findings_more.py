@@ -39,6 +39,9 @@ def more_findings(log: KernelLog) -> Iterator[Finding]:
     for notice in log.notices:
         code, severity, words = _NOTICE[notice.what]
         yield Finding(code, severity, f"{words}, {when(notice, log)}", {"what": notice.what})
+    for fault in log.iommu_faults:
+        says = f"the IOMMU refused accesses of PCIe device {fault.device}, {when(fault, log)}"
+        yield Finding("kernel.iommu_fault", "warn", says, {"device": fault.device})
     for full in log.no_space:
         where = f" ({full.device})" if full.device else ""
         says = f"no space left on a file system{where}, {when(full, log)}"

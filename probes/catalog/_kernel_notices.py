@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from probes.catalog._kernel_events import NoSpace, Notice
+from probes.catalog._kernel_events import IommuFault, NoSpace, Notice
 from probes.catalog._kernel_lines import Line
 from probes.catalog._kernel_tally import Tally
 
@@ -46,6 +46,10 @@ _MAINTENANCE = re.compile(
 _AGENTS = re.compile(
     r"(?:cloud|spot|itn|termination|preempt|maintenance|google|waagent|ec2|aws|metadata|node-?problem)", re.I
 )
+_IOMMU = re.compile(
+    r"(?:DMAR|AMD-Vi|arm-smmu)[^\n]{0,120}?"
+    r"(?:Request device \[?|device=)([0-9a-f]{0,4}:?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+)
 _FULL = ("No space left on device", "Disk quota exceeded")
 _PLACE = re.compile(r"(?:(/[\w./@+-]{1,200})|\(device ([\w./-]{1,40})\))")
 
@@ -63,6 +67,10 @@ class NoticeLines:
             found = _PLACE.search(text)
             device = next((part for part in found.groups() if part), "")[:80] if found else ""
             self.tally.count(NoSpace, (device,), line, device=device)
+            return True
+        if ("DMAR" in text or "AMD-Vi" in text) and (found := _IOMMU.search(text)):
+            device = found[1] if found[1].count(":") == 2 else f"0000:{found[1]}"
+            self.tally.count(IommuFault, (device,), line, device=device)
             return True
         what = self._what(line)
         if what:

@@ -143,7 +143,10 @@ def findings(clock: Clock) -> Iterator[Finding]:
         more = f": elastic rendezvous fails beyond {ELASTIC_S:g} s" if far else ""
         yield Finding("host.clock_offset", "bad" if far else "warn", says + more)
     if clock.synchronised is False:
-        yield Finding("host.clock_unsynchronised", "warn", "the node's clock is not synchronised to any time source")
+        says = "the node's clock is not synchronised to any time source"
+        if clock.offset_s is not None and clock.bound_s is not None and abs(clock.offset_s) + clock.bound_s <= WARN_S:
+            says += f"; it is only {abs(clock.offset_s):.3f} s from ours now, which harms nothing yet"
+        yield Finding("host.clock_unsynchronised", "warn", says)
 
 
 PROBE = Probe(

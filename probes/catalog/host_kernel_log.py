@@ -40,7 +40,7 @@ def _collect() -> Mapping[str, str]:
         ": server ", "i/o error", "medium error", "target error", "ext4-fs error", "read-only", "readonly", "xfs (",
         "nvme", "segfault", "traps:", "panic", "oops", "bug:", "kernel bug", "general protection", "divide error",
         "file-max limit", "been shut down", "ting down file", "amdgpu", "lustre", "beegfs", "ceph: ", "cifs: ", "mmfs",
-        "no space left", "quota exceeded", "reboot: ", "linux version",
+        "no space left", "quota exceeded", "reboot: ", "linux version", "dmar:", "amd-vi",
     )  # fmt: skip
 
     def kernel_log() -> tuple[str, str]:
@@ -179,6 +179,7 @@ def _log(text: str, source: str, clock: Clock, boot_id: str, dropped: int | None
         gpu_problems=tally.of(events.GpuProblem),
         notices=tally.of(events.Notice),
         no_space=tally.of(events.NoSpace),
+        iommu_faults=tally.of(events.IommuFault),
         first=first,
         last=last,
     )  # fmt: skip

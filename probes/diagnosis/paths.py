@@ -83,6 +83,8 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             return "suspect", finding.says, seen.ref
     if lacks := step.get("lacks"):
         return "not known", f"Golden15 does not have it yet: {lacks}", ""
+    if bring := step.get("bring"):
+        return _brought(step["files"], bring, evidence)
     if step.get("settles") == "standstill" and not _settled(evidence):
         return (
             "not known",
@@ -90,6 +92,17 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             "",
         )
     return _asked(step.get("probes", ()), evidence)
+
+
+def _brought(kinds: Sequence[str], bring: str, evidence: Evidence) -> tuple[State, str, str]:
+    """What files alone can answer: for all nodes, or what would be needed for it."""
+    told = [one for kind in kinds for one in evidence.by_probe.get(kind, ()) if one.outcome in ANSWERED]
+    missing = len(set(evidence.nodes) - {one.node for one in told})
+    if not told:
+        return "not known", f"no file here tells it: the output of {bring} would", ""
+    if missing:
+        return "not known", f"{missing} of {len(evidence.nodes)} nodes are missing: {bring} would tell", ""
+    return "ruled out", f"{len(told)} file{'s' * (len(told) > 1)} of it, nothing speaks for it", told[0].ref
 
 
 def _settled(evidence: Evidence) -> bool:
