@@ -42,7 +42,9 @@ def test_every_cause_has_a_path_and_every_path_names_only_causes_and_probes_that
         for step in path["steps"]:
             assert set(step["causes"]) <= set(causes())
             assert set(step.get("probes", ())) <= set(catalog.load())
-            assert step.get("probes") or step.get("lacks") or step.get("bring"), f"{path['id']} {step['id']} can never be answered"
+            assert step.get("probes") or step.get("lacks") or step.get("bring"), (
+                f"{path['id']} {step['id']} can never be answered"
+            )
     shown = {cause for path in paths() for step in path["steps"] for cause in step["causes"]}
     for cause, row in causes().items():
         assert row["path"] in known | {""}

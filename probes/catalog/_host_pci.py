@@ -21,6 +21,7 @@ class PciDevice:
     width: int | None = None
     width_max: int | None = None
     redirects: bool | None = None  # ACSCtl has ReqRedir+ : peers' traffic goes up to the root complex
+    below: tuple[int, int] | None = None  # of a bridge: the buses behind it, first and last
     dead: bool = False  # rev ff: nothing answers at its address
     errors: tuple[str, ...] = ()  # bits of UESta that are set
     corrected: tuple[str, ...] = ()  # bits of CESta that are set
@@ -53,9 +54,20 @@ def pci_findings(pci: Pci) -> Iterator[Finding]:
         if serious:
             says = f"PCIe keeps uncorrectable errors of {device.slot}: {', '.join(serious)}"
             yield Finding("pci.uncorrectable", "warn", says, subject)
-    acs = [device.slot for device in pci.of("bridge") if device.redirects]
-    if acs and not pci.virtual and pci.of("gpu"):
+    acs = [bridge.slot for bridge in pci.of("bridge") if bridge.redirects and _above_a_gpu(bridge, pci)]
+    if acs and not pci.virtual:
         says = (
             f"ACS redirects peer traffic on {len(acs)} PCIe bridges ({', '.join(acs[:4])}): GPUs talk by way of the CPU"
         )
         yield Finding("pci.acs", "warn", says, {"bridges": len(acs)})
+
+
+def _above_a_gpu(bridge: PciDevice, pci: Pci) -> bool:
+    """Bridges of NVSwitches and disks redirect on healthy machines too; only the way between GPUs matters."""
+    for gpu in pci.of("gpu"):
+        domain, bus, _ = gpu.slot.split(":")
+        if bridge.below is None or (
+            bridge.slot.startswith(f"{domain}:") and bridge.below[0] <= int(bus, 16) <= bridge.below[1]
+        ):
+            return True
+    return False

@@ -54,8 +54,6 @@ class Times:
         self.first = _ends(((event, node, self._log(event, node)) for event, node in events), min)
         last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")
         self.last = _ends(last, max)
-        seen_at = [self._log(event, node) for event, node in ((e, s.node) for e, _, s in evidence.job.events)]
-        self.utc_seen = [one for one in seen_at if one is not None]
 
     def _log(self, event: LogEvent, node: str) -> float | None:
         return None if event.at is None else event.at - self.offsets.get(node, 0.0)
@@ -100,7 +98,7 @@ def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
     gap = theirs - mine
     if gap > ZONES_S + margin:
         return "yes"
-    return "perhaps" if gap > margin and at is None and utc is None else ""
+    return "perhaps" if gap > margin else ""
 
 
 def _year(at: float) -> int:

@@ -48,6 +48,8 @@ PROBLEMS = {
     "lost": (OFF_BUS, "off_bus"),
     "page fault": (PROGRAM, "gpu_xid_program"),
 }
+# Kernel functions, modules and programs of the drivers.
+OF_DRIVER = ("nv_", "uvm_", "nvidia", "os_acquire", "amdgpu", "kfd", "_nv0", "rm_ioctl", "rmapi")
 PROBLEM_IN_STATE = ("couldn't communicate", "has failed", "No devices were found", "Failed to initialize NVML")
 
 
@@ -72,7 +74,8 @@ class Fault:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(getattr(self.event, "pids", ()))
+        own = getattr(self.event, "pid", None)
+        return tuple(getattr(self.event, "pids", ())) + (() if own is None else (own,))
 
     @property
     def lines(self) -> int:
@@ -90,6 +93,7 @@ def faults(evidence: Evidence, times: Times) -> Iterator[Fault]:
             last = (None, "") if event is None else (event.last_at, event.last)
             at = times.corrected(seen.node, event.first_at) if event is not None else None
             yield Fault(*told, seen, finding, bus, None, event, at, times.old(seen.node, *last))
+    yield from stuck(evidence, times)
     for seen, finding in evidence.findings(*STATE):
         index, bus = finding.subject.get("gpu"), str(finding.subject.get("bus_id", ""))
         if finding.code == "pci.dead" and "nvidia" not in finding.says.lower():
@@ -100,6 +104,34 @@ def faults(evidence: Evidence, times: Times) -> Iterator[Fault]:
             continue
         silent = not any(word in finding.says for word in PROBLEM_IN_STATE)
         yield Fault(DRIVER, "driver_silent" if silent else "driver_absent", seen, finding, "", None)
+
+
+def of_driver(words: str) -> bool:
+    """Whether a kernel function or module is a GPU driver's."""
+    return words.lower().startswith(OF_DRIVER) or "nvidia" in words.lower()
+
+
+def stuck(evidence: Evidence, times: Times) -> Iterator[Fault]:
+    """Tasks that do not come back from the driver, by the kernel's own word or at two looks."""
+    for seen in evidence.of("host.kernel_log"):
+        said = [finding for finding in seen.findings if finding.code == "kernel.hung_task"]
+        for event, finding in zip(seen.facts.hung_tasks, said, strict=False):
+            if any(of_driver(name) for name in (event.where, event.process, *event.modules)):
+                at = times.corrected(seen.node, event.first_at)
+                old = times.old(seen.node, event.last_at, event.last)
+                yield Fault(DRIVER, "driver_task_stuck", seen, finding, "", None, event, at, old)
+    for seen in evidence.of("host.storage"):
+        for task in seen.facts.blocked:
+            about = any(words in task.waits_for for words in ("NVIDIA", "AMD GPU"))
+            if task.stuck and (about or task.comm.startswith("nvidia-smi")):
+                says = f"{task.comm} ({task.pid}) is stuck in state D in {task.wchan or 'an unknown function'}"
+                yield Fault(DRIVER, "driver_task_stuck", seen, Finding("host.task_stuck", "bad", says), "", None)
+    for rank, view in evidence.job.ranks.items():
+        process = view.process
+        seen_there = next((one for one in evidence.by_probe.get("rank.process", ()) if one.node == view.node), None)
+        if process is not None and process.stuck and of_driver(process.wchan) and seen_there is not None:
+            says = f"rank {rank} is in state D in {process.wchan}, at both looks"
+            yield Fault(DRIVER, "driver_task_stuck", seen_there, Finding("rank.stuck", "bad", says), "", None)
 
 
 def _paired(seen: Seen) -> Iterator[tuple[Event | None, Finding]]:
@@ -139,6 +171,8 @@ def _kernel(finding: Finding, event: Event | None) -> tuple[str, str] | None:
     if cause == OFF_BUS:
         return OFF_BUS, "off_bus"
     unclear = row.get("weight") == "unclear" or (event is not None and getattr(event, "fatal", None) is False)
+    if row.get("weight") == "notice":
+        return str(cause), "gpu_xid_notice"
     if unclear:
         return str(cause), "gpu_xid_unclear"
     return str(cause), "gpu_xid_program" if cause == PROGRAM else "gpu_xid"

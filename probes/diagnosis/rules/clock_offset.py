@@ -12,8 +12,10 @@ TICKETS = ("munge", "Munge", "clock skew", "Clock skew", "Rewound credential", "
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     said = list(evidence.job.said("rendezvous", "store_timeout", "store_closed"))
+    said += [one for one in evidence.job.said("traceback") if "endezvous" in one[0].name + one[0].text]
     tickets = [one for one in evidence.job.events if any(words in one[0].text for words in TICKETS)]
     found = next(iter([*tickets, *said]), None)
+    hit = frozenset(event.rank for event, _, _ in (*tickets, *said) if event.rank is not None)
     for seen, finding in evidence.findings("host.clock_offset"):
         far = finding.severity == "bad"
         because = [Reason(finding.says, seen.ref)]
@@ -29,6 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             if found
             else (Reason("no collective waits on clocks, and no log speaks of a rendezvous or a ticket", seen.ref),),
             would_change=("a rendezvous error in the logs of a rank",),
+            ranks=hit if far and found is not None else frozenset(),
             nodes=frozenset({seen.node}) if far and found is not None else frozenset(),
         )
 

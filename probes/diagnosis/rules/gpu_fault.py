@@ -32,11 +32,18 @@ BURST_S = 180.0  # NVSentinel: lines that belong together are at most 3 min apar
 FOLLOWS = {
     OFF_BUS: (NVLINK, DRIVER, PROGRAM, SWITCH),
     SWITCH: (NVLINK, PROGRAM),
-    MEMORY: (PROGRAM,),
+    MEMORY: (PROGRAM, DRIVER),
     NVLINK: (PROGRAM,),
     DRIVER: (PROGRAM,),
 }
-WEAK = ("gpu_reports_fault", "gpu_needs_recovery", "gpu_xid_unclear", "gpu_not_counted", "fault_before_job")
+WEAK = (
+    "gpu_xid_notice",
+    "gpu_reports_fault",
+    "gpu_needs_recovery",
+    "gpu_xid_unclear",
+    "gpu_not_counted",
+    "fault_before_job",
+)
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -96,7 +103,15 @@ def _groups(some: Sequence[Fault]) -> list[list[Fault]]:
     group is its root."""
     order = [OFF_BUS, SWITCH, MEMORY, DRIVER, NVLINK, PROGRAM]
     ranked = sorted(
-        some, key=lambda one: (one.old == "yes", order.index(one.cause), one.signal in WEAK, _begins(one), -one.lines)
+        some,
+        key=lambda one: (
+            one.old == "yes",
+            order.index(one.cause),
+            one.signal in WEAK,
+            not one.bus_id,
+            _begins(one),
+            -one.lines,
+        ),
     )
     groups: list[list[Fault]] = []
     for fault in ranked:
@@ -119,7 +134,7 @@ def _belongs(fault: Fault, root: Fault) -> bool:
         return same or fault.cause in (NVLINK, DRIVER, PROGRAM, SWITCH)
     if fault.cause not in FOLLOWS.get(root.cause, ()):
         return fault.signal == "gpu_needs_recovery" and (same or not fault.bus_id)
-    if root.signal in WEAK or root.old:
+    if root.signal in WEAK or root.old or (root.cause == MEMORY and fault.cause == DRIVER):
         return same
     if fault.at is not None and root.at is not None:
         return -5 <= fault.at - root.at <= BURST_S or (same and fault.at >= root.at)
@@ -139,11 +154,12 @@ def _hypothesis(evidence: Evidence, group: list[Fault], there: NodeGpus, first: 
     bus_id = found[0].bus_id if found is not None else root.bus_id
     index = root.index if root.index is not None else found[0].index if found is not None else None
     subject: dict[str, str | int] = {"node": node} if node else {}
-    if bus_id and cause != PROGRAM:
+    one_gpu = cause != PROGRAM or len({one.bus_id for one in group if one.cause == cause}) == 1
+    if bus_id and one_gpu:
         subject["bus_id"] = bus_id
-    if index is not None and cause != PROGRAM:
+    if index is not None and one_gpu:
         subject["gpu"] = index
-    users = _users(evidence, node, index, group if cause != PROGRAM else [])
+    users = _users(evidence, node, index, group) if one_gpu else frozenset()
     signals = [one.signal for one in group if one.cause == cause]
     against: list[Reason] = []
     still = _still(root, there)
@@ -181,6 +197,10 @@ def _named(index: int | None, bus_id: str) -> str:
     return f"GPU {bus_id}" if bus_id else "the GPU driver"
 
 
+def _gpus(count: int) -> str:
+    return "another GPU" if count == 1 else f"{count} other GPUs"
+
+
 def _headline(cause: str, node: str, index: int | None, bus_id: str, finding: Finding, group: list[Fault]) -> str:
     gpu, where = _named(index, bus_id), node or "a node"
     if cause == OFF_BUS:
@@ -189,9 +209,9 @@ def _headline(cause: str, node: str, index: int | None, bus_id: str, finding: Fi
     others = {one.bus_id for one in group if one.cause == cause and one.bus_id} - {group[0].bus_id}
     more = ""
     if others and cause == NVLINK:
-        more = f"; {len(others)} other GPUs of the node log the other end"
+        more = f"; {_gpus(len(others))} of the node logged it too: both ends of a link do"
     elif others and cause == PROGRAM:
-        more = f"; {len(others)} other GPUs as well: the program, not one GPU"
+        more = f"; {_gpus(len(others))} as well: the program, not one GPU"
     named = index is not None and says.startswith(f"GPU {index} ")
     return f"On {where}, {says if named else f'{gpu}: {says}'}{more}"
 

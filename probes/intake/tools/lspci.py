@@ -20,6 +20,7 @@ _DEVICE = re.compile(
 )
 _LINK = re.compile(r"Speed ([\d.]{1,5})GT/s[^,]{0,16}, Width x(\d{1,2})")
 _CAP = re.compile(r"Speed ([\d.]{1,5})GT/s, Width x(\d{1,2})")
+_BEHIND = re.compile(r"secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
 _VIRTUAL = ("Red Hat", "QEMU", "Virtio", "VMware", "Amazon.com", "Hyper-V", "Microsoft Corporation Hyper",
     "Google, Inc.",
     "440FX", "82G33/G31", "Xen")  # fmt: skip
@@ -70,6 +71,8 @@ def _detail(row: dict[str, Any], line: str) -> None:
         row["speed_max"], row["width_max"] = float(found[1]), int(found[2])
     elif line.startswith("LnkSta:") and (found := _LINK.search(line)):
         row["speed"], row["width"] = float(found[1]), int(found[2])
+    elif line.startswith("Bus: primary=") and (behind := _BEHIND.search(line)):
+        row["below"] = (int(behind[1], 16), int(behind[2], 16))
     elif line.startswith("ACSCtl:"):
         row["redirects"] = "ReqRedir+" in line or "CmpltRedir+" in line
     elif line.startswith("UESta:"):
