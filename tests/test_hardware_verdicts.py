@@ -141,6 +141,34 @@ def test_a_hung_task_names_what_it_waits_for(tmp_path: Path, frame: str, cause: 
     assert lead(judged(tmp_path, node(*[("10:03:00", line) for line in lines])))[0] == cause
 
 
+def test_a_server_that_many_nodes_miss_is_one_fault(tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    for n in range(6):
+        files |= node(("10:00:05", "nfs: server fs1 not responding, still trying"), name=f"node-{n}")
+    found = judged(tmp_path, files)
+    assert lead(found) == ("host.storage_stall", {"server": "fs1"})
+    assert found.verdict.probability > 0.8 and len(found.verdict.hypothesis.nodes) == 6
+
+
+def test_processes_of_a_job_that_are_killed_one_after_another_are_one_fault(tmp_path: Path) -> None:
+    kill = "Memory cgroup out of memory: Killed process {} (python3) total-vm:9kB, anon-rss:8kB, file-rss:0kB"
+    found = judged(tmp_path, node(*[("10:00:05", kill.format(1000 + n)) for n in range(8)]))
+    assert lead(found) == ("host.memory_oom_kill", {"node": "node-1"}) and found.verdict.probability > 0.9
+
+
+def test_a_crash_inside_the_communication_library_is_told_as_such(tmp_path: Path) -> None:
+    crash = "python3[1003]: segfault at 7f79 ip 00007f7c sp 00007f7d error 4 in {}[7f7c00000+d3d3000]"
+    assert lead(judged(tmp_path / "a", node(("10:00:05", crash.format("libnccl.so.2")))))[0] == "nccl.library_fault"
+    assert lead(judged(tmp_path / "b", node(("10:00:05", crash.format("ext.so")))))[0] == "fw.rank_exited"
+
+
+def test_a_switch_is_named_as_a_switch(tmp_path: Path) -> None:
+    line = "nvidia-nvswitch1: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+    found = judged(tmp_path, node(("10:00:05", line)))
+    assert lead(found) == ("gpu.nvswitch_fabric", {"node": "node-1", "switch": "0000:05:00"})
+    assert "GPU 0000:05:00" not in found.verdict.hypothesis.says
+
+
 # What must not lead --------------------------------------------------------------------------------------------------
 
 CORRECTED = [

@@ -34,6 +34,18 @@ _SXIDS: dict[int, tuple[Severity, str]] = {
 }
 
 
+# Of Xid 149, the link's firmware, as gpud reads NVIDIA's NVLink5 table.
+_SUBCODES_149 = {
+    2: ": signal integrity of the link",
+    4: ": cartridge error, hardware",
+    10: ": the link's PHY timed out, hardware",
+    40: ": the host",
+    **dict.fromkeys((21, 32, 33, 34, 35, 36, 37), ": look at the device at the other end"),
+    **dict.fromkeys((42, 43), ": signal integrity, check the cables"),
+    **dict.fromkeys((15, 16, 17, 18, 22, 38), ": software or a person's doing"),
+}
+
+
 def findings(log: KernelLog) -> Iterator[Finding]:
     """One finding per event, with its count and times."""
     for xid in log.xids:
@@ -78,7 +90,8 @@ def _xid(event: Xid, log: KernelLog) -> Finding:
     if event.xid == 63 and any(other.bus_id == event.bus_id and other.xid in ECC for other in log.xids):
         severity, note = "warn", "beside an ECC error: the remap is pending until the GPU is reset"
     if event.subcodes:
-        note += f" (sub-code {', '.join(map(str, event.subcodes))}, link {event.link})"
+        words = _SUBCODES_149.get(event.subcodes[0], "") if event.xid == 149 else ""
+        note += f" (sub-code {', '.join(map(str, event.subcodes))}, link {event.link}{words})"
     return Finding("kernel.xid", severity, f"{says}. To do: {action}. {note[:1].upper()}{note[1:]}", subject)
 
 

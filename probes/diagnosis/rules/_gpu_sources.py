@@ -48,6 +48,9 @@ PROBLEMS = {
     "lost": (OFF_BUS, "off_bus"),
     "page fault": (PROGRAM, "gpu_xid_program"),
 }
+# Sub-codes of Xid 149 (gpud's table of NVIDIA's NVLink5 decoding): the peer device, and software or the user.
+OF_PEER = frozenset((21, 32, 33, 34, 35, 36, 37))
+OF_USER = frozenset((15, 16, 17, 18, 22, 38))
 # Kernel functions, modules and programs of the drivers.
 OF_DRIVER = ("nv_", "uvm_", "nvidia", "os_acquire", "amdgpu", "kfd", "_nv0", "rm_ioctl", "rmapi")
 PROBLEM_IN_STATE = ("couldn't communicate", "has failed", "No devices were found", "Failed to initialize NVML")
@@ -76,6 +79,11 @@ class Fault:
     def pids(self) -> tuple[int, ...]:
         own = getattr(self.event, "pid", None)
         return tuple(getattr(self.event, "pids", ())) + (() if own is None else (own,))
+
+    @property
+    def peer(self) -> bool:
+        """Whether the driver's sub-code points at the other end of an NVLink."""
+        return self.xid == 149 and bool(set(getattr(self.event, "subcodes", ())) & OF_PEER)
 
     @property
     def lines(self) -> int:
@@ -151,6 +159,11 @@ def _paired(seen: Seen) -> Iterator[tuple[Event | None, Finding]]:
             yield known[at] if len(known) == len(found) else None, finding
 
 
+def event_codes(event: Event | None) -> tuple[int, ...]:
+    """Sub-codes of an NVLink5 Xid."""
+    return tuple(getattr(event, "subcodes", ()))
+
+
 def row_of(number: int | None) -> dict[str, Any]:
     """The row of an Xid, {} where the table has none."""
     return next((row for row in rows("xid") if number in row["codes"]), {})
@@ -173,6 +186,8 @@ def _kernel(finding: Finding, event: Event | None) -> tuple[str, str] | None:
     unclear = row.get("weight") == "unclear" or (event is not None and getattr(event, "fatal", None) is False)
     if row.get("weight") == "notice":
         return str(cause), "gpu_xid_notice"
+    if finding.subject.get("xid") == 149 and event_codes(event) and set(event_codes(event)) <= OF_USER:
+        unclear = True
     if unclear:
         return str(cause), "gpu_xid_unclear"
     return str(cause), "gpu_xid_program" if cause == PROGRAM else "gpu_xid"

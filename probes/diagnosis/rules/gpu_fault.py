@@ -8,6 +8,7 @@ lead either.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
@@ -24,6 +25,7 @@ from probes.diagnosis.rules._gpu_sources import (
     faults,
     row_of,
 )
+from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.times import Times
 
 FULL = "gpu.out_of_memory"
@@ -54,11 +56,24 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         by_node.setdefault(fault.seen.node, []).append(fault)
     current = {node: [one for one in some if _counts(one, gpus.get(node))] for node, some in by_node.items()}
     first = _first([one for some in current.values() for one in some], {node for node, some in current.items() if some})
+    programs: list[tuple[float, Hypothesis]] = []
     for node, some in current.items():
         there = gpus.get(node, NodeGpus(node))
         for group in _groups(some):
-            yield _hypothesis(evidence, group, there, group[0] is first)
+            found = _hypothesis(evidence, group, there, group[0] is first)
+            if found.cause == PROGRAM:
+                programs.append((_begins(group[0]), found))
+            else:
+                yield found
+    # One program runs on all nodes: the earliest is its first fault, the others follow when their peer is gone.
+    programs.sort(key=lambda one: one[0])
+    yield from _one_program([found for _, found in programs])
     yield from _out_of_memory(evidence)
+
+
+def _one_program(some: Sequence[Hypothesis]) -> Iterator[Hypothesis]:
+    for found in as_one(some, (), "%d more nodes as well"):
+        yield replace(found, subject=some[0].subject)
 
 
 def _counts(fault: Fault, there: NodeGpus | None) -> bool:
@@ -156,7 +171,7 @@ def _hypothesis(evidence: Evidence, group: list[Fault], there: NodeGpus, first: 
     subject: dict[str, str | int] = {"node": node} if node else {}
     one_gpu = cause != PROGRAM or len({one.bus_id for one in group if one.cause == cause}) == 1
     if bus_id and one_gpu:
-        subject["bus_id"] = bus_id
+        subject["switch" if finding.code == "kernel.sxid" else "bus_id"] = bus_id
     if index is not None and one_gpu:
         subject["gpu"] = index
     users = _users(evidence, node, index, group) if one_gpu else frozenset()
@@ -178,6 +193,8 @@ def _hypothesis(evidence: Evidence, group: list[Fault], there: NodeGpus, first: 
     weak = weak or root.old == "yes"
     reasons = [Reason(one.finding.says, one.seen.ref) for one in group[:8]]
     reasons += _verdicts(evidence, root)
+    if root.peer:
+        against.append(Reason("this sub-code points at the other end of the link too", root.seen.ref))
     return Hypothesis(
         cause,
         subject,
@@ -212,7 +229,7 @@ def _headline(cause: str, node: str, index: int | None, bus_id: str, finding: Fi
         more = f"; {_gpus(len(others))} of the node logged it too: both ends of a link do"
     elif others and cause == PROGRAM:
         more = f"; {_gpus(len(others))} as well: the program, not one GPU"
-    named = index is not None and says.startswith(f"GPU {index} ")
+    named = finding.code == "kernel.sxid" or index is not None and says.startswith(f"GPU {index} ")
     return f"On {where}, {says if named else f'{gpu}: {says}'}{more}"
 
 

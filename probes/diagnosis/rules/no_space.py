@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
+from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.times import Times
 
 CAUSE = "host.disk_full"
@@ -35,7 +36,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             (SIGNALS[finding.code],),
             would_change=("room on it at a second look",),
         )
-    yield from _in_logs(evidence)
+    yield from as_one(_in_logs(evidence), (), "%d more such lines")
 
 
 def _old(seen: object, code: str, times: Times) -> bool:

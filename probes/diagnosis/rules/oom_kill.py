@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from probes.catalog._kernel_events import OomKill
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView
+from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.times import Times
 
 CAUSE = "host.memory_oom_kill"
@@ -14,6 +15,14 @@ TRAINS = ("python", "pt_", "torchrun", "deepspeed", "accelerate")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    """One hypothesis for each node: the kernel often kills one process of a job after another."""
+    told = list(_kills(evidence))
+    mine = [one for one in told if one.signals[0] != "oom_of_another"]
+    yield from as_one(mine, ("node",), "%d more processes were killed there")
+    yield from (one for one in told if one not in mine)
+
+
+def _kills(evidence: Evidence) -> Iterator[Hypothesis]:
     ranks: Mapping[int, RankView] = evidence.job.ranks
     by_pid = {(view.node, view.pid): view for view in ranks.values() if view.pid is not None}
     workers = {(view.node, one.pid): view for view in ranks.values() for one in view.workers}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from probes.catalog._stack_waits import waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.suspects import Suspect
 from probes.diagnosis.times import Times
 
@@ -23,7 +24,12 @@ FILES = ("nfs", "rpc_", "fuse", "lustre", "ll_", "cl_sync", "ceph", "io_schedule
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    yield from _kernel(evidence)
+    told = list(_kernel(evidence))
+    of_servers = [one for one in told if "server" in one.subject]
+    yield from as_one(of_servers, ("server",), "%d more nodes say the same")
+    hung = [one for one in told if one.signals[0] == "storage_hung_task"]
+    yield from as_one(hung, (), "%d more tasks hang so")
+    yield from (one for one in told if one not in of_servers and one not in hung)
     for seen, finding in evidence.findings(*SIGNALS):
         if finding.severity == "bad":
             subject = {key: finding.subject[key] for key in ("mount", "device", "server") if key in finding.subject}
