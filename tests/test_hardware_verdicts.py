@@ -63,7 +63,8 @@ def test_a_gpu_off_the_bus_leads_and_its_echoes_on_other_gpus_blame_nobody(tmp_p
     )
     assert lead(found) == ("gpu.fell_off_bus", {"node": "node-1", "bus_id": "0000:3b:00"})
     assert found.verdict.probability > 0.95
-    assert not any(one.hypothesis.subject.get("bus_id") in ("0000:4c:00", "0000:5d:00") for one in found.ranked)
+    told = [one.hypothesis for one in found.ranked] + list(found.verdict.consequences)
+    assert not any(one.subject.get("bus_id") in ("0000:4c:00", "0000:5d:00") for one in told)
     assert any("Node Reboot Required" in reason.says for reason in found.verdict.hypothesis.because)
 
 

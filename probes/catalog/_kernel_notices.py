@@ -16,7 +16,6 @@ from probes.catalog._kernel_tally import Tally
 _KERNEL = (
     (("reboot: Restarting system", "reboot: machine restart", "sysrq: Resetting"), "reboot"),
     (("reboot: Power down", "reboot: System halted"), "shutdown"),
-    (("ACPI: Power Button", "Power key pressed"), ""),  # the device at boot; not a press
 )
 _OTHERS = (
     (
@@ -63,7 +62,7 @@ class NoticeLines:
     def take(self, line: Line) -> bool:
         """True when the line was one of these."""
         text = line.text or line.said
-        if any(word in text for word in _FULL):
+        if _FULL[0] in text or _FULL[1] in text:
             found = _PLACE.search(text)
             device = next((part for part in found.groups() if part), "")[:80] if found else ""
             self.tally.count(NoSpace, (device,), line, device=device)
@@ -81,6 +80,8 @@ class NoticeLines:
         if line.text.startswith("Linux version "):
             return "boot"
         if line.text:
+            if not line.text.startswith(("reboot: ", "sysrq: ")):
+                return ""
             return next((what for words, what in _KERNEL if any(word in line.text for word in words)), "")
         if line.program.startswith("systemd") or line.program in ("shutdown", "init"):
             return next((what for words, what in _OTHERS if any(word in line.said for word in words)), "")

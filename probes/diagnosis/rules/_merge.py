@@ -11,8 +11,8 @@ MOST = 12  # reasons that are kept
 
 
 def as_one(some: Iterable[Hypothesis], key: tuple[str, ...], others: str) -> Iterator[Hypothesis]:
-    """Hypotheses whose subjects agree in `key` become one, the first, with what all subjects share. `others` says how many
-    more there are, with a %d."""
+    """Hypotheses whose subjects agree in `key` become one: the first, with what all subjects share. `others` says how
+    many more there are, with a %d."""
     groups: dict[tuple[object, ...], list[Hypothesis]] = {}
     for one in some:
         groups.setdefault((one.cause, *(one.subject.get(name) for name in key)), []).append(one)
