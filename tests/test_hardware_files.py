@@ -139,6 +139,13 @@ def test_a_link_that_is_down_on_one_gpu_is_told_and_repaired_errors_are_not(tmp_
     assert [finding.severity for finding in bad.findings] == ["warn"]
 
 
+def test_one_output_may_tell_two_things(tmp_path: Path) -> None:
+    """A board all of whose links are inactive: it is listed, and its links are down."""
+    lines = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5269b708-678a-b1a8-60f0-c90406537486)\n\t All links are inActive\n"
+    found = bring(tmp_path, {"nvlink.txt": lines})
+    assert {reading.capture.probe for _, reading in found.readings} == {"gpu.nvlink", "gpu.state"}
+
+
 def test_topology_of_a_node_names_the_gpu_that_has_no_nvlink(tmp_path: Path) -> None:
     assert facts_of(TOOLS / "topo-m.h200x1.txt").gpus == ("GPU0",)
     found = bring(tmp_path, {"topo.txt": topology(lone=2)})

@@ -25,10 +25,10 @@ from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.files import end_of, walk
-from probes.intake.items import Item, Unread
+from probes.intake.items import HEAD, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, log_file
-from probes.intake.tools import Tool
+from probes.intake.tools import Tool, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -182,7 +182,7 @@ class _Sorter:
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
             self._of_node(item, probe, known.text)
         elif known.tool is not None:
-            self._tool(item, known.tool, known.text)
+            self._tools(item, known.tool, known.text)
         else:
             self._log(item, known)
 
@@ -248,6 +248,19 @@ class _Sorter:
         host = max(set(hosts), key=hosts.count) if hosts else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
+
+    def _tools(self, item: Item, first: Tool, text: str) -> None:
+        """One output may tell several things. It is refused only where nothing could read it."""
+        refused: ParseError | None = None
+        read = False
+        for tool in dict.fromkeys((first, *tools_of(text[:HEAD], item.name))):
+            try:
+                self._tool(item, tool, text)
+                read = True
+            except ParseError as error:
+                refused = refused or error
+        if refused is not None and not read:
+            raise refused
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
         facts = tool.read(text)

@@ -12,6 +12,7 @@ from probes.diagnosis.job import quoted
 CAUSE = "host.library_mismatch"
 TOO_OLD = (
     "driver version is insufficient",
+    "driver on your system is too old",
     "forward compatibility was attempted",
     "CUDA driver version",
     "PTX was compiled",
