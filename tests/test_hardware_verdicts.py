@@ -110,7 +110,7 @@ def test_of_faults_on_two_nodes_the_earliest_leads_by_corrected_clocks(tmp_path:
         ),
         (["nvidia-nvswitch1: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"], "gpu.nvswitch_fabric"),
         (["mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: bd80000000100134"], "host.machine_check"),
-        (["Kernel panic - not syncing: Fatal exception in interrupt"], "host.machine_check"),
+        (["BUG: unable to handle page fault", "Kernel panic - not syncing: Fatal exception"], "host.machine_check"),
         (
             ["Lustre: s-OST0003-osc-f: Connection to s-OST0003 (at 10.0.0.3@o2ib) was lost; in progress operations"],
             "host.storage_stall",

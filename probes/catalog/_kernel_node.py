@@ -127,7 +127,7 @@ class NodeLines:
         if self.oops_left > 0 and "Kernel panic" not in line.text:
             return True  # the same event goes on
         self.oops_left = 12
-        self.tally.count(Oops, (), line)
+        self.tally.count(Oops, ("panic",) if "Kernel panic" in line.text else (), line)
         return True
 
     def _segfault(self, line: Line) -> bool:
