@@ -1,7 +1,7 @@
 # make run    run Golden15 (PORT=8000 HOST=127.0.0.1)
 # make test   set up, check and test everything
 .DEFAULT_GOAL := help
-.PHONY: help run sign-in dev check fix test lab long lock
+.PHONY: help run sign-in dev check fix test accuracy bench lab long lock
 
 PORT ?= 8000
 HOST ?= 127.0.0.1
@@ -15,6 +15,8 @@ help:
 	@echo "make test      set up, check and test everything"
 	@echo "make lab       install torch into .venv-lab: then make test also runs real training jobs"
 	@echo "make long      the tests too long for every change: all hangs of real training jobs, many nodes; 20 minutes, as root"
+	@echo "make accuracy judge all cases of tests/cases and print how often the verdict is right; beside torch's own tools after make lab"
+	@echo "make bench   measure how fast files and readings are judged, beside the tools that people have; 10 minutes, 2 GB in /tmp"
 	@echo "make check     only what needs no running: lint, format, types, imports, settings, migrations"
 	@echo "make fix       let ruff fix and format"
 	@echo "make lock      write the lock files again after a change of requirements"
@@ -39,6 +41,12 @@ fix: dev
 
 test: dev
 	@.ci/check all
+
+accuracy: dev
+	@$(VENV)/python -m tests.accuracy
+
+bench: dev
+	@$(VENV)/python -m tests.bench $(ROWS)
 
 # torch exactly as pinned: from an index with builds for the CPU it has 200 MB, from PyPI it brings gigabytes of CUDA.
 lab:

@@ -12,12 +12,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 http = get_asgi_application()
 
+from config.bounded import Bounded  # noqa: E402
 from config.origin import OwnOrigin  # noqa: E402
 from incidents.sockets import websocket_urlpatterns  # noqa: E402 - needs the apps that the line above loads
 
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": Bounded(http),
         "websocket": OwnOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

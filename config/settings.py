@@ -127,6 +127,14 @@ SSH_CONFIG = env.file("GOLDEN15_SSH_CONFIG")
 # Seconds over which a recording answers in a drill, as nodes would; 0: at once.
 DRILL_SECONDS = env.number("GOLDEN15_DRILL_SECONDS", 3, 0, 30)
 
+# Files that people bring, see docs/upload.md: bytes at once, bytes of one incident, files at once; and what the process
+# that reads them may use: seconds, bytes of addresses.
+UPLOAD_BYTES = env.number("GOLDEN15_UPLOAD_MIB", 256, 1, 16_384) * 1_048_576
+UPLOAD_INCIDENT_BYTES = max(UPLOAD_BYTES, env.number("GOLDEN15_UPLOAD_INCIDENT_MIB", 1024, 1, 65_536) * 1_048_576)
+UPLOAD_FILES = DATA_UPLOAD_MAX_NUMBER_FILES = 5000
+UPLOAD_SECONDS = env.number("GOLDEN15_UPLOAD_SECONDS", 300, 10, 3600)
+UPLOAD_MEMORY = env.number("GOLDEN15_UPLOAD_MEMORY_MIB", 3072, 1024, 262_144) * 1_048_576
+
 # People
 AUTH_USER_MODEL = "incidents.User"
 LOGIN_URL = "sign_in"

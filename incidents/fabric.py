@@ -53,24 +53,33 @@ def seen_of(fleet: Fleet) -> FabricSeen:
     return _seen(nodes, Reading.objects.filter(run__fleet=fleet))
 
 
+def expected_in_files(body: object) -> Topology | None:
+    """What an evidence bundle among the files of an incident expects, None where it cannot be read."""
+    try:
+        return Topology.from_body(body)
+    except FormError:
+        return None
+
+
 def _seen(nodes: Sequence[str], readings: ReadingQuerySet) -> FabricSeen:
+    readings = readings.filter(node__isnull=False)  # a file is no node of the fleet
     ports = readings.filter(probe=PORTS).order_by()
     latest = ports.values("node_id").annotate(last=Max("id")).values("last")
     rows = Reading.objects.filter(pk__in=latest).select_related("node").defer("out", "err", "findings")
     wanted = set(nodes)
-    mine = [row for row in rows if row.node.name in wanted]
+    mine = [row for row in rows if row.node_name in wanted]
     sweeps = readings.filter(probe=SWEEP).select_related("node").defer("out", "err").order_by("-pk")
     sweep, good = sweeps.first(), sweeps.filter(outcome="ok").first()
     bad = sweep if sweep is not None and sweep.outcome != "ok" else None
     return FabricSeen(
         nodes=tuple(nodes),
-        answers={row.node.name: _answer(row) for row in mine},
-        readings={row.node.name: row.pk for row in mine},
+        answers={row.node_name: _answer(row) for row in mine},
+        readings={row.node_name: row.pk for row in mine},
         fabric=fabric_of(good.facts) if good else None,
-        fabric_node=good.node.name if good else "",
+        fabric_node=good.node_name if good else "",
         fabric_at=good.recorded_at if good else None,
         fabric_reading=good.pk if good else 0,
-        failed=f"{bad.node.name}: {bad.outcome}, {bad.why}" if bad else "",
+        failed=f"{bad.node_name}: {bad.outcome}, {bad.why}" if bad else "",
         failed_reading=bad.pk if bad else 0,
         newest=max([row.pk for row in mine] + [one.pk for one in (sweep, good) if one], default=0),
     )

@@ -48,8 +48,8 @@ class PasteKeysForm(forms.Form):
     )
 
 
-class DeclareForm(forms.Form):
-    """One field counts; the others have defaults. The fleet is asked for where the person has several."""
+class InFleetForm(forms.Form):
+    """What is opened in a fleet, which is asked for where the person has several."""
 
     def __init__(self, *args: Any, fleets: Sequence[Fleet], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -68,6 +68,26 @@ class DeclareForm(forms.Form):
         if "fleet" in self.fields:
             return {**said, "fleet": self.fleets.get(said.get("fleet", ""))}
         return {**said, "fleet": next(iter(self.fleets.values()))}
+
+
+class JudgeFilesForm(InFleetForm):
+    """Beside the files, which the view takes."""
+
+    severity = forms.ChoiceField(
+        label="Severity",
+        initial="3",
+        required=False,
+        choices=[("1", "SEV1, all hands"), ("2", "SEV2"), ("3", "SEV3"), ("4", "SEV4, can wait")],
+    )
+    title = forms.CharField(label="Title", required=False, max_length=300)
+
+    def clean(self) -> dict[str, Any]:
+        said = super().clean()
+        return {**said, "severity": said.get("severity") or "3"}
+
+
+class DeclareForm(InFleetForm):
+    """One field counts; the others have defaults."""
 
     what = forms.CharField(
         label="Which job, or which nodes?",

@@ -18,6 +18,8 @@ POLICY: dict[str, tuple[str | None, str | None]] = {
     "incidents": (MEMBER, None),
     "incidents_state": (MEMBER, None),
     "declare": ("responder", "responder"),
+    "judge_files": ("responder", "responder"),
+    "add_files": ("responder", "responder"),
     "drills": (MEMBER, None),
     "start_drill": ("responder", "responder"),
     "incident": ("viewer", None),

@@ -5,7 +5,8 @@ import logging
 from celery import shared_task
 from django.db import close_old_connections
 
-from incidents import asking, mending
+from incidents import asking, filing, mending
+from incidents.models.runs import FILES
 from incidents.services import actions, diagnosing, runs, scoping, verifying
 
 log = logging.getLogger(__name__)
@@ -13,13 +14,16 @@ log = logging.getLogger(__name__)
 
 @shared_task(name=runs.TASK)
 def run_shard(shard_id: int) -> None:
-    """Ask one shard's nodes. Safe to be delivered twice: only who gets the lease asks."""
+    """Ask one shard's nodes, or read the files that people brought. Safe to be delivered twice: one gets the lease."""
     close_old_connections()
     held = runs.claim(shard_id)
     if held is None:
         return
     try:
-        asking.ask_shard(held)
+        if held.suite == FILES:
+            filing.read_files(held)
+        else:
+            asking.ask_shard(held)
     except runs.LeaseLost as lost:
         log.warning("%s", lost)
 

@@ -16,6 +16,7 @@ from incidents.views import (
     runbooks,
     timeline,
     topology,
+    uploading,
     verdicts,
 )
 from incidents.views.health import healthz
@@ -26,6 +27,8 @@ urlpatterns = [
     path("incidents/", incidents.incident_list, name="incidents"),
     path("incidents/state", incidents.list_state, name="incidents_state"),
     path("incidents/declare", declaring.declare, name="declare"),
+    path("incidents/files", uploading.judge_files, name="judge_files"),
+    path("incidents/<int:incident>/files", uploading.add_files, name="add_files"),
     path("incidents/<int:incident>", incidents.page, name="incident"),
     path("incidents/<int:incident>/after", incidents.after, name="incident_after"),
     path("incidents/<int:incident>/advance", incidents.advance, name="advance"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,6 +38,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         return
     listed = ", ".join(f"{count} {reason.removeprefix(CANNOT)}" for reason, count in sorted(reasons.items()))
     terminalreporter.write_sep("!", f"{reasons.total()} TESTS DID NOT RUN: {listed}")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known_from_the_test_before() -> None:
+    """Tests number and date their readings alike, and a worker keeps what it has read."""
+    if "incidents.services.diagnosing" in sys.modules:
+        sys.modules["incidents.services.diagnosing"].forget()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True, scope="session")

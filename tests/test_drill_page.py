@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import watch
+from tests.support.looks import SIZES
 from tests.support.people import manage
 from tests.support.server import Golden15
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 PICTURES = os.environ.get("GOLDEN15_PICTURES", "")  # a folder: pictures of these pages are put there
-SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 LINE = "replayed recording, nothing is asked of real nodes"
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.looks import SIZES, at_each_look
 from tests.support.server import Golden15
 from tests.support.sshd_nodes import Lab, free_port
 
 pytestmark = pytest.mark.browser
-SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 
 
 def nodes_of_all_kinds(lab: Lab) -> list[str]:
@@ -82,8 +82,7 @@ def test_from_an_empty_fleet_to_nodes_that_are_ready(
     check_accessibility(page)
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize("size", SIZES)
+@at_each_look
 def test_nothing_overflows_and_axe_is_content_at_each_size(
     lab: Lab, open_page: Callable[..., Any], check_accessibility: Any, scheme: str, size: str, tmp_path: Path
 ) -> None:

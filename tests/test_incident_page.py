@@ -18,12 +18,12 @@ from playwright.sync_api import expect
 
 from probes import suites
 from tests.support.hostile import HOSTILE
+from tests.support.looks import SIZES, at_each_look
 from tests.support.server import BASE, Golden15
 from tests.support.sshd_nodes import Lab, free_port
 from tests.support.wait import until
 
 pytestmark = pytest.mark.browser
-SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 
 
 PROBES = len(suites.SUITES["capture"].probes)
@@ -146,8 +146,7 @@ def test_the_next_phase_begins_with_a_word(lab: Lab, open_page: Callable[..., An
     expect(page.locator("[aria-current=step]")).to_contain_text("Triage")
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize("size", SIZES)
+@at_each_look
 def test_nothing_overflows_and_axe_is_content_at_each_size(
     lab: Lab, open_page: Callable[..., Any], check_accessibility: Any, scheme: str, size: str, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ def test_the_document_lists_the_keys_that_there_are() -> None:
     )
     told = {one: says for key, too, says in listed for one in (key, too) if one}
     assert told == keys_of_templates()
-    assert set(told) == set("cntgmaxwbrvey/?flpd")
+    assert set(told) == set("cntgmaxwbrvey/?flpdu")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.looks import SIZES, at_each_look
 from tests.support.server import BASE, Golden15
 
 pytestmark = pytest.mark.browser
@@ -57,19 +58,18 @@ def alerts_that_could_not_be_placed(server: Golden15) -> None:
             assert answer.status == 202
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["desk", "phone"])
-@pytest.mark.parametrize("scheme", ["dark", "light"])
+@at_each_look
 def test_the_page_of_alerts_is_readable_at_each_size(
     visit: Callable[..., Any],
     signed_in_state: Any,
     check_accessibility: Check,
     alerts_that_could_not_be_placed: None,
     scheme: str,
-    size: tuple[int, int],
+    size: str,
     tmp_path: Path,
 ) -> None:
-    width, height = size
-    page = visit(storage_state=signed_in_state, color_scheme=scheme, viewport={"width": width, "height": height})
+    width = SIZES[size]["width"]
+    page = visit(storage_state=signed_in_state, color_scheme=scheme, viewport=SIZES[size])
     page.goto("/incidents/")
     page.get_by_role("link", name="Look").click()
     page.get_by_text("What was sent").first.click()

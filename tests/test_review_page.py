@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.looks import SIZES
 from tests.support.people import declared, manage, sign_in
 from tests.support.server import Golden15
 from tests.support.verdicts import STOPPED_RANK, given
 
 pytestmark = pytest.mark.browser
-SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 HOSTILE = '<b>bold</b> <a href="http://evil">link</a> & <img src=x>'
 
 

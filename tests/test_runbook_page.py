@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.looks import SIZES, at_each_look
 from tests.support.people import declared, sign_in
 from tests.support.server import Golden15
 from tests.support.verdicts import given
@@ -42,14 +43,12 @@ def runbook(page: Any, incident: str) -> Iterator[Any]:
     yield panel
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+@at_each_look
 def test_the_panel_is_right_at_every_size(
     visit: Callable[..., Any], signed_in_state: Any, server: Golden15, check_accessibility: Any, tmp_path: Path,
-    width: int, height: int, scheme: str,
+    size: str, scheme: str,
 ) -> None:  # fmt: skip
-    size = {"width": width, "height": height}
-    page = visit(storage_state=signed_in_state, viewport=size, color_scheme=scheme)
+    page = visit(storage_state=signed_in_state, viewport=SIZES[size], color_scheme=scheme)
     address = declared(page)
     given(server, address, STOPPED)
     expect(page.locator(".lead")).to_contain_text("Rank 1", timeout=20_000)
@@ -64,9 +63,9 @@ def test_the_panel_is_right_at_every_size(
     verdict = page.get_by_role("region", name="Verdict").bounding_box()
     box = panel.bounding_box()
     paths = page.get_by_role("region", name="Diagnostic paths").bounding_box()
-    if width < 1000:
+    if size == "phone":
         assert verdict["y"] < box["y"] < paths["y"], "on a phone the runbook comes below the verdict"
-    page.screenshot(path=tmp_path / f"runbook-{width}-{scheme}.png", full_page=True)
+    page.screenshot(path=tmp_path / f"runbook-{size}-{scheme}.png", full_page=True)
 
 
 def test_a_digit_chooses_what_is_safe_and_none_what_may_lose_work(page: Any, runbook: Any) -> None:

@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.fabric import given
+from tests.support.looks import SIZES, at_each_look
 from tests.support.people import declared, manage, sign_in
 from tests.support.server import Golden15
 
 pytestmark = pytest.mark.browser
-SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 WELL = "[sweep(1, range(1, 65)), *(ports(n) for n in range(1, 65))]"
 # The trouble of the mock-up: one port down, one at half its rate, one node silent.
 ILL = (
@@ -216,8 +216,7 @@ def test_of_a_port_that_is_down_a_person_says_whether_it_is_broken_or_not_used(
     expect(page.get_by_text("One port, both neighbours fine: gpu-903 mlx5_5 is the cable or its ends.")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize("size", SIZES)
+@at_each_look
 def test_nothing_overflows_and_axe_is_content(
     visit: Callable[..., Any], signed_in_state: Any, address: str, check_accessibility: Any,
     scheme: str, size: str, tmp_path: Path,

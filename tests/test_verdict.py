@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from datetime import timedelta
 from typing import Any
@@ -22,7 +23,7 @@ from incidents.services import diagnosing
 from incidents.services.deciding import decide_verdict
 from incidents.services.diagnosing import judge
 from incidents.services.fleet import Login, Refused, add_nodes
-from probes.diagnosis import diagnose
+from probes.diagnosis import Diagnoser
 from tests.support.evidence import read, stopped_rank, store
 from tests.support.fleets import main, person
 from tests.support.server import BASE
@@ -178,7 +179,7 @@ class TestJudging:
 
         store(incident, stopped_rank("gpu-002"))
         with monkeypatch.context() as patch:
-            patch.setattr(diagnosing, "diagnose", stops)
+            patch.setattr(Diagnoser, "diagnose", stops)
             with pytest.raises(RuntimeError):
                 judge(incident.pk)
         assert judge(incident.pk) == 1
@@ -187,17 +188,38 @@ class TestJudging:
         self, incident: Incident, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store(incident, [read(*GOOD_PORTS)])
-        real, more = diagnose, [stopped_rank("gpu-002")]
+        real, more = Diagnoser.diagnose, [stopped_rank("gpu-002")]
 
-        def slow(evidence: Any, *more_said: Any) -> Any:
-            found = real(evidence, *more_said)
+        def slow(*said: Any) -> Any:
+            found = real(*said)
             if more:
                 store(incident, more.pop())
             return found
 
-        monkeypatch.setattr(diagnosing, "diagnose", slow)
+        monkeypatch.setattr(Diagnoser, "diagnose", slow)
         assert judge(incident.pk) == 2
         assert Incident.objects.get(pk=incident.pk).rankings.first().cause == "fw.rank_stopped"  # type: ignore[union-attr]
+
+    def test_only_new_readings_are_read_again(self, incident: Incident) -> None:
+        store(incident, stopped_rank("gpu-002"))
+        judge(incident.pk)
+        store(incident, [read(*GOOD_PORTS)])
+        with CaptureQueriesContext(connection) as queries:
+            judge(incident.pk)
+        (facts,) = (one["sql"] for one in queries if '"facts"' in one["sql"] and '"out"' not in one["sql"])
+        assert len(re.search(r"IN \(([^)]*)\)", facts)[1].split(",")) == 1  # type: ignore[index]
+
+    def test_a_judgement_from_nothing_says_the_same_as_the_next_one(self, incident: Incident) -> None:
+        store(incident, stopped_rank("gpu-002"))
+        judge(incident.pk)
+        store(incident, [read(*GOOD_PORTS)])
+        judge(incident.pk)
+        again = Incident.objects.get(pk=incident.pk).rankings.first().body  # type: ignore[union-attr]
+        diagnosing.forget()
+        Incident.objects.filter(pk=incident.pk).update(judged_reading=0)
+        judge(incident.pk)
+        assert Ranking.objects.filter(incident=incident).count() <= 2
+        assert Incident.objects.get(pk=incident.pk).rankings.first().body == again  # type: ignore[union-attr]
 
     def test_the_sweeper_judges_what_nobody_judged(self, incident: Incident) -> None:
         assert diagnosing.sweep_unjudged() == 0

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.looks import SIZES, at_each_look
 from tests.support.people import declared, sign_in
 from tests.support.server import Golden15
 from tests.support.verdicts import BAD_PORTS, STOPPED_RANK, given
 
 pytestmark = pytest.mark.browser
-SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 STOPPED = "Rank 1 on nowhere-2 is stopped"
 
 
@@ -176,8 +176,7 @@ def test_on_a_phone_the_bar_at_the_thumb_accepts(page: Any, visit: Callable[...,
     assert bar.get_by_role("link").all_inner_texts() == ["Advance", "Note", "Command"]
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize("size", SIZES)
+@at_each_look
 def test_nothing_overflows_and_axe_is_content(
     page: Any, visit: Callable[..., Any], signed_in_state: Any, server: Golden15, check_accessibility: Any,
     scheme: str, size: str, tmp_path: Path,

@@ -3,6 +3,7 @@
 from incidents.models.actions import Action
 from incidents.models.alerts import Alert, AlertDelivery, AlertSource
 from incidents.models.diagnosis import Decision, Ranking
+from incidents.models.files import Upload, UploadedFile, UploadedPart
 from incidents.models.fleet import Fleet, HostKey, Node
 from incidents.models.incident import Incident, Job, Phase
 from incidents.models.people import Membership, SignInToken, User
@@ -33,5 +34,8 @@ __all__ = [
     "Shard",
     "SignInToken",
     "SuiteRun",
+    "Upload",
+    "UploadedFile",
+    "UploadedPart",
     "User",
 ]

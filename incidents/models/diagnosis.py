@@ -58,13 +58,15 @@ class Ranking(models.Model):
         return f"{self.cause} ({self.probability:.2f}) in INC-{self.incident_id}"
 
     def rests_on(self, refs: Iterable[str]) -> dict[str, Reading]:
-        """The readings that these names ("node/probe") stood for when this was judged. One query; a name without a
-        reading, such as that of a file, is left out."""
+        """The readings that these names ("node/probe", or a file) stood for when this was judged. A few queries; a name
+        without a reading, such as that of a folder, is left out."""
         wanted = set(refs)
         nodes, probes = ({ref.rpartition("/")[place] for ref in wanted} for place in (0, 2))
         named = Reading.objects.filter(node__name__in=nodes, probe__in=probes, pk__lte=self.readings)
         rows = named.filter(run__incident=self.incident_id).best().select_related("node")
-        found = {f"{row.node.name}/{row.probe}": row for row in rows.defer("out", "err", "facts", "findings")}
+        found = {row.ref: row for row in rows.defer("out", "err", "facts", "findings")}
+        files = Reading.objects.all().of_files(self.incident, self.readings).filter(file__in=wanted)
+        found |= {row.file: row for row in files.defer("out", "err", "facts", "findings").order_by("-pk")}
         return {ref: found[ref] for ref in wanted if ref in found}
 
 

@@ -55,6 +55,7 @@ class Incident(models.Model):
     declared_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     commander = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
     drill = models.CharField(max_length=100, blank=True, help_text="name of the drill; none: this is real")
+    from_files = models.BooleanField(default=False, help_text="opened to judge files: no node is asked for it")
     recording = models.CharField(max_length=1000, blank=True, help_text="folder whose captures answer for its nodes")
     stage = models.CharField(
         max_length=60, blank=True, help_text="part of the recording that answers now; none: the first"

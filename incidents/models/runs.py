@@ -11,6 +11,7 @@ from incidents.models.fleet import Fleet, Node
 from incidents.models.incident import Incident
 from probes.core import OUTCOMES
 
+FILES = "files"  # the run that reads files which people brought; it asks no node
 VERIFY = "verify"  # the suite that tells whether training advances
 
 
@@ -100,6 +101,12 @@ class ReadingQuerySet(models.QuerySet["Reading"]):
         best = each.annotate(best=Coalesce(Max("id", filter=Q(outcome="ok")), Max("id"))).values("best")
         return ReadingQuerySet(self.model, using=self.db).filter(pk__in=best).defer("out", "err")
 
+    def of_files(self, incident: Incident, until: int) -> ReadingQuerySet:
+        """What the files of an incident told, up to the reading `until`: of the last run that read them all."""
+        mine = self.filter(run__incident=incident, run__suite=FILES, pk__lte=until)
+        last = mine.order_by().aggregate(last=Max("run_id"))["last"]
+        return mine.filter(run=last).defer("out", "err")
+
     def evidence(self, incident: Incident, until: int) -> ReadingQuerySet:
         """The best readings of an incident up to the reading `until`, which a ranking names as its last."""
         # Not what a look at the whole fleet for the job saw on nodes that are not the job's.
@@ -108,13 +115,18 @@ class ReadingQuerySet(models.QuerySet["Reading"]):
 
 
 class Reading(models.Model):
-    """The stored facts or failure of one probe on one node in one run.
+    """The stored facts or failure of one probe on one node in one run, or of one file that people brought.
+
+    A reading of a file has no node of the fleet: `file` is the file, `said_node` the node that it tells of, "" where
+    nothing says so.
 
     `out` is the raw output, capped by the probe and compressed with zlib; `sha256` is of the uncompressed bytes.
     """
 
     run = models.ForeignKey(SuiteRun, on_delete=models.CASCADE, related_name="readings")
-    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="readings")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, null=True, related_name="readings")
+    file = models.CharField(max_length=1000, blank=True)
+    said_node = models.CharField(max_length=253, blank=True)
     probe = models.CharField(max_length=60)
     outcome = models.CharField(max_length=12, choices=[(word, word) for word in OUTCOMES])
     reason = models.CharField(max_length=40, blank=True)
@@ -142,8 +154,18 @@ class Reading(models.Model):
             models.CheckConstraint(condition=Q(outcome__in=OUTCOMES), name="reading_outcome_known"),
         ]
 
+    @property
+    def node_name(self) -> str:
+        """The node that it tells of, "" where a file does not say."""
+        return self.node.name if self.node is not None else self.said_node
+
+    @property
+    def ref(self) -> str:
+        """How claims name it: "node/probe", or the file."""
+        return self.file or f"{self.node_name}/{self.probe}"
+
     def __str__(self) -> str:
-        return f"{self.probe} of {self.node} in run {self.run_id}: {self.outcome}"
+        return f"{self.probe} of {self.file or self.node} in run {self.run_id}: {self.outcome}"
 
     def without_nodes_words(self, why: str) -> Reading:
         """A failed reading in its place, with the raw output but without any text that came from the node."""

@@ -11,6 +11,7 @@ from typing import Any
 from incidents.models import Decision, Incident, Ranking, Reading
 from incidents.models.diagnosis import ACCEPT, IS_THIS_IT, NOT_THIS, UNNAMED, same
 from incidents.queries import paths
+from probes import catalog
 
 SHOWN = 0.01  # hypotheses below this share are not shown
 LEAST = 0.0005  # nor what is as small as the rounding of a ranking
@@ -221,6 +222,8 @@ def _level(cause: str, share: float) -> str:
 
 def _reason(reason: Mapping[str, str], level: str, mark: str, links: Mapping[str, int]) -> ReasonView:
     node, _, probe = reason["reading"].rpartition("/")
+    if probe not in catalog.load():  # a file: its name says less than its path
+        node, probe = reason["reading"].rpartition("/")[2][:80], "file"
     label = "Against" if mark else probe.replace("_", " ").replace(".", " ")
     return ReasonView(level, mark, label, reason["says"], node, links.get(reason["reading"]))
 
@@ -234,4 +237,5 @@ def _chips(subject: Mapping[str, Any]) -> list[str]:
 def _rested_on(incident: Incident, ranking: Ranking) -> int:
     """How many readings with facts the ranking rests on."""
     known = Reading.objects.filter(run__incident=incident, pk__lte=ranking.readings, outcome="ok")
-    return known.order_by().values("node_id", "probe").distinct().count()
+    nodes = known.exclude(node=None).order_by().values("node_id", "probe").distinct().count()
+    return nodes + Reading.objects.all().of_files(incident, ranking.readings).filter(outcome="ok").count()

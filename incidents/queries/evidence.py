@@ -63,6 +63,10 @@ def meaning(reading: Reading) -> Meaning:
         visit = NodeVisit.objects.filter(run=reading.run_id, node=reading.node_id).first()
         detail = f" ({visit.detail})" if visit and visit.detail else ""
         return Meaning(f"{_upper(known.says)}{detail}.", f"{_upper(known.next)}.")
+    if reading.file:
+        ok = reading.outcome == "ok"
+        says = "Read from a file that somebody brought; nobody asked the node." if ok else "It could not be read."
+        return Meaning(says, "" if ok else "Bring it again, whole and as the tool wrote it.")
     found = OUTCOMES[reading.outcome]
     probe = _probe(reading)
     words = {

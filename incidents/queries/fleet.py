@@ -62,7 +62,7 @@ def states(fleet: Fleet, name: str = "") -> list[NodeState]:
     readings: dict[tuple[int, int], list[Reading]] = {}
     wanted = Reading.objects.filter(run_id__in=runs, probe__in=("host.access", "host.clock"))
     for reading in wanted.defer("out", "err"):
-        readings.setdefault((reading.run_id, reading.node_id), []).append(reading)
+        readings.setdefault((reading.run_id, reading.node_id or 0), []).append(reading)
     found = []
     for node in nodes:
         visit = visits.get(node.pk)

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from incidents import clock
 from incidents.models import Fleet, Incident, Node, Phase, Reading, Shard, SuiteRun
+from incidents.models.runs import FILES
 from probes import suites
 from probes.core import SEVERITIES
 
@@ -112,7 +113,7 @@ class Matrix:
 def matrix(incident: Incident) -> Matrix:
     """The latest reading of every node and probe that was asked in this incident. Five queries at any size."""
     nodes = list(incident.nodes.all())
-    runs = list(incident.runs.order_by("id"))
+    runs = list(incident.runs.exclude(suite=FILES).order_by("id"))
     probes = list(dict.fromkeys(name for run in runs for name in suites.suite_or_probe(run.suite).probes))
     latest = Reading.objects.filter(run__in=runs).values("node_id", "probe").annotate(last=Max("id")).values("last")
     readings = {

@@ -72,6 +72,8 @@ def _declared(said: dict[str, Any], kind: str) -> Sentence:
     scope = " on ".join(one for one in (f"job {said['job']}" if said.get("job") else "", said.get("nodes", "")) if one)
     alert = said.get("alert")
     by = f"{alert.get('source', 'an alert')}: {alert.get('says', '')}. Opened as" if alert else "declared"
+    if said.get("from_files"):
+        return "▸", "", "opened it to judge files; no node is asked for it"
     if said.get("drill"):
         return (
             "◇",
@@ -190,6 +192,26 @@ def _topology(said: dict[str, Any], kind: str) -> Sentence:
     return "▸", "", f"said that the fabric is as it should be: {said['ports']} ports of {said['nodes']} expected{odd}"
 
 
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"
+
+
+def _files_added(said: dict[str, Any], kind: str) -> Sentence:
+    size = f"{said['size'] / 1_048_576:.1f} MiB" if said["size"] >= 104_858 else f"{said['size']} bytes"
+    return "▸", "", f"brought {_files(said['files'])} ({said['name']}, {size}), which are read now"
+
+
+def _files_read(said: dict[str, Any], kind: str) -> Sentence:
+    unread = f"; {_files(said['unread'])} told nothing" if said["unread"] else ""
+    if not said["readings"]:
+        return "▲", "warn", f"nothing in the files could be read{unread}"
+    return "✓", "ok", f"the files are read: {said['readings']} readings of {_files(said['files'])}{unread}"
+
+
+def _files_failed(said: dict[str, Any], kind: str) -> Sentence:
+    return "▲", "warn", f"the files could not be read: {said['problem']}"
+
+
 def _nodes(number: int) -> str:
     return f"{number} node{'' if number == 1 else 's'}"
 
@@ -219,4 +241,7 @@ KINDS: dict[str, Callable[[dict[str, Any], str], Sentence]] = {
     "readings": _readings,
     "resolved": _resolved,
     "drill_stage": _drill_stage,
+    "files_added": _files_added,
+    "files_read": _files_read,
+    "files_failed": _files_failed,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from celery import current_app
@@ -16,15 +16,18 @@ from incidents.models import ExpectedTopology, Fleet, Incident, Ranking, Reading
 from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
 from incidents.services.timeline import tell
-from probes.diagnosis import Seen, diagnose
+from probes import catalog
+from probes.diagnosis import Diagnoser, Seen
 from probes.diagnosis.core import stored
 from probes.diagnosis.telling import told
+from probes.intake.tools import facts_of_tool
 
 log = logging.getLogger(__name__)
 
 TASK = "incidents.judge"
 LEASE = timedelta(seconds=30)  # how long one worker may take for one judgement
 MOVED = 0.1  # a change of the verdict's share that is worth a line; judgement
+AT_ONCE = 500  # readings that one query brings
 TOLD = 0.5  # below this share a cause is shown, and not told in the timeline; judgement
 
 
@@ -80,21 +83,67 @@ def _judge(incident_id: int) -> int:
     incident = Incident.objects.select_related("fleet").get(pk=incident_id)
     if newest <= incident.judged_reading:
         return 0
-    asked = incident.nodes.values_list("name", flat=True)
+    upload = incident.uploads.exclude(read_at=None).first()
+    asked = [*incident.nodes.values_list("name", flat=True), *(upload.asked if upload else ())]
     stored_topology = fabric.stored_for(incident.fleet)
     expected, _ = fabric.expected_of(stored_topology)
-    body = told(diagnose(evidence_of(incident, newest), asked, expected))
+    if expected is None and upload is not None and upload.expected is not None:
+        expected = fabric.expected_in_files(upload.expected)
+    kept = _kept(incident_id)
+    body = told(kept.diagnoser.diagnose(evidence_of(incident, newest, kept.seen), asked, expected))
     ranking = _record(incident, newest, body, stored_topology)
     if ranking is not None:
         look_closer(incident, ranking)
     return 1
 
 
-def evidence_of(incident: Incident, until: int) -> Iterator[Seen]:
-    """The best readings of an incident up to the reading `until`, which a ranking names as its last. One query."""
-    rows = Reading.objects.all().evidence(incident, until).select_related("node").order_by("pk")
-    for row in rows.iterator(chunk_size=500):
-        yield stored(row.node.name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
+Key = tuple[int, datetime]  # a reading's number and time: after a restored backup a number may be another reading's
+
+
+@dataclass
+class _Kept:
+    """What this process knows of an incident between two judgements: its readings, and what was said."""
+
+    incident: int
+    seen: dict[Key, Seen] = field(default_factory=dict)
+    diagnoser: Diagnoser = field(default_factory=Diagnoser)
+
+
+_last: list[_Kept] = []  # one incident: the evidence of a thousand nodes takes 300 MB
+
+
+def _kept(incident_id: int) -> _Kept:
+    if not _last or _last[0].incident != incident_id:
+        _last[:] = [_Kept(incident_id)]
+    return _last[0]
+
+
+def forget() -> None:
+    """What this process knows of an incident is read anew at the next judgement."""
+    _last.clear()
+
+
+def evidence_of(incident: Incident, until: int, known: dict[Key, Seen]) -> list[Seen]:
+    """The best readings of an incident up to the reading `until`, which a ranking names as its last, and those of its
+    files. Those that are `known` are not read again: a reading never changes. What counts no longer is let go of."""
+    nodes = Reading.objects.all().evidence(incident, until)
+    files = Reading.objects.all().of_files(incident, until)
+    best: list[Key] = [key for rows in (nodes, files) for key in rows.order_by("pk").values_list("pk", "recorded_at")]
+    for gone in known.keys() - set(best):
+        del known[gone]
+    new = [key for key in best if key not in known]
+    for begin in range(0, len(new), AT_ONCE):
+        wanted = [pk for pk, _ in new[begin : begin + AT_ONCE]]
+        for row in Reading.objects.filter(pk__in=wanted).select_related("node").defer("out", "err"):
+            known[row.pk, row.recorded_at] = _seen(row)
+    return [known[key] for key in best if key in known]
+
+
+def _seen(row: Reading) -> Seen:
+    """Facts of a tool that no probe asks a node with have the form that its module gives them."""
+    form = None if row.probe in catalog.load() or not row.file else facts_of_tool(row.probe)
+    found = stored(row.node_name, row.probe, row.outcome, row.why, row.facts, row.findings, form)  # type: ignore[arg-type]
+    return replace(found, ref=row.file) if row.file else found
 
 
 @transaction.atomic

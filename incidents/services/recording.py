@@ -91,7 +91,7 @@ def _visit_row(run_id: int, node_id: int, end: NodeEnd, now: datetime) -> NodeVi
         node_id=node_id,
         at=now,
         reason=end.reason,
-        detail=_text(end.detail),
+        detail=text(end.detail),
         took_s=end.took_s,
         connect_s=end.connect_s,
         tries=end.tries,
@@ -108,13 +108,13 @@ def _reading_row(run_id: int, node_id: int, reading: Read, now: datetime) -> Rea
         probe=capture.probe,
         outcome=reading.outcome,
         reason=capture.reason,
-        why=_text(reading.parse_error or capture.why),
-        facts=_json(reading.facts_json),
-        findings=_json([finding_as_json(finding) for finding in reading.findings]),
+        why=text(reading.parse_error or capture.why),
+        facts=plain(reading.facts_json),
+        findings=plain([finding_as_json(finding) for finding in reading.findings]),
         out=zlib.compress(capture.out, 1),
         sha256=hashlib.sha256(capture.out).hexdigest(),
         truncated=capture.truncated,
-        err=_text(capture.err),
+        err=text(capture.err),
         node_at=capture.at,
         node_mono=capture.mono,
         boot_id=capture.boot_id,
@@ -125,16 +125,17 @@ def _reading_row(run_id: int, node_id: int, reading: Read, now: datetime) -> Rea
     )
 
 
-def _text(text: str) -> str:
-    return clean(text)[:4000]
+def text(said: str) -> str:
+    """A sentence that is kept: without what a terminal would obey, and not for ever."""
+    return clean(said)[:4000]
 
 
-def _json(value: object) -> object:
+def plain(value: object) -> object:
     """Node text inside facts cleaned too: PostgreSQL refuses NUL in JSON, and surrogates anywhere."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {clean(str(key)): _json(item) for key, item in value.items()}
+        return {clean(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_json(item) for item in value]
+        return [plain(item) for item in value]
     return value

@@ -92,10 +92,12 @@ def open_incident(
     looking_for: str = "",
     drill: str = "",
     recording: str = "",
+    from_files: bool = False,
     **said: Any,
 ) -> Incident:
     """Open an incident on these nodes: its phases, its first events, and the capture suite with the commit. Without
-    nodes the fleet is looked through for the job `looking_for`. `drill` and `recording`: see Incident.
+    nodes the fleet is looked through for the job `looking_for`. `drill`, `recording` and `from_files`: see Incident;
+    for files nobody is asked.
 
     `by` is None when no person declared it; then nobody commands it yet. `log_paths` are checked ones: the job keeps
     them for the next time, and gives those of the last time where there are none. `said` joins the payload of
@@ -118,6 +120,7 @@ def open_incident(
         commander=by,
         drill=drill,
         recording=recording,
+        from_files=from_files,
     )
     # In the order of their keys, as batches of readings lock them: two at once must not wait in a circle.
     incident.nodes.set(Node.objects.select_for_update().filter(pk__in=[node.pk for node in nodes]).order_by("pk"))
@@ -126,7 +129,10 @@ def open_incident(
         Phase.objects.create(incident=incident, name=due.phase, due_at=due.at, started_at=started)
     given: dict[str, Any] = {"log_paths": paths} if paths else {}
     given |= {"drill": drill} if drill else {}
+    given |= {"from_files": True} if from_files else {}
     tell(incident, "declared", by, **said, **given, severity=severity, job=str(job or looking_for), nodes=names)
+    if from_files:
+        return incident
     suite, asked = (CAPTURE, nodes) if nodes else (SCAN, list(fleet.nodes.select_related("fleet")))
     run = start_suite(suite, asked, by, incident=incident)
     tell(incident, "suite_started", None, run=run.pk, suite=suite, nodes=len(asked))

@@ -18,8 +18,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from incidents.models import Fleet, Incident, Node, NodeVisit, Reading, Shard, SuiteRun, User
+from incidents.models.runs import FILES, VERIFY
 from incidents.models.runs import SCAN as SCAN
-from incidents.models.runs import VERIFY
 from incidents.services.fleet import RECORDED, Refused
 from incidents.services.timeline import tell
 from probes import suites
@@ -166,7 +166,7 @@ def _close(shard_id: int, run_id: int) -> None:
     Shard.objects.filter(pk=shard_id).update(finished_at=now, lease_until=None)
     if not Shard.objects.filter(run=run_id, finished_at=None).exists():
         ended = SuiteRun.objects.filter(pk=run_id, finished_at=None).update(finished_at=now)
-        if ended and run.incident is not None:
+        if ended and run.incident is not None and run.suite != FILES:
             answered = run.visits.filter(reason="").count()
             tell(run.incident, "suite_ended", run=run.pk, suite=run.suite, answered=answered, nodes=run.node_count)
             if run.suite in (SCAN, VERIFY):

@@ -68,10 +68,11 @@ def _running(readings: Iterable[Reading]) -> list[Running]:
         for rank in (reading.facts or {}).get("ranks", ()):
             # torchrun calls a job "none" that was given no id.
             names = {str(rank[key]) for key in ("run_id", "slurm_job") if rank.get(key) not in (None, "", "none")}
-            key = min(names, default=str(rank.get("master") or reading.node.name))
+            key = min(names, default=str(rank.get("master") or reading.node_name))
             job = found.setdefault(key, Running())
             job.names |= names
-            job.nodes[reading.node_id] = reading.node.name
+            if reading.node_id is not None:
+                job.nodes[reading.node_id] = reading.node_name
             job.ranks += 1
     return list(found.values())
 

@@ -84,7 +84,7 @@ def settle_looks(incident_id: int) -> bool:
 def _seen(look: SuiteRun) -> Iterator[Seen]:
     rows = look.readings.defer("out", "err").select_related("node").order_by("pk")
     for row in rows.iterator(chunk_size=500):
-        yield stored(row.node.name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
+        yield stored(row.node_name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
 
 
 def sweep_looks() -> int:

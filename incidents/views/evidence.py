@@ -15,7 +15,9 @@ from django.views.decorators.http import require_safe
 from incidents import clock
 from incidents.models import Incident, Reading
 from incidents.queries import evidence as queries
+from incidents.queries import files
 from incidents.queries.incident import reading as reading_of
+from incidents.services.files import contents
 from incidents.views.acting import found_or_404
 from probes.core import clean
 
@@ -46,7 +48,8 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
         "by_hand": queries.by_hand(kept),
         "facts": queries.facts(kept.facts),
         "raw_facts": json.dumps(kept.facts, indent=2, ensure_ascii=False) if kept.facts is not None else "",
-        "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")),
+        "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")) if kept.out else "",
+        "brought": files.brought_file(kept),
     }
     part = request.headers.get("X-Part") == "drawer"
     return render(request, "incidents/_evidence.html" if part else "incidents/evidence.html", context)
@@ -57,6 +60,10 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
 def output(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
     """The raw output as a file, byte for byte. Hostile: never shown by a browser, whatever it looks like."""
     found, kept = _kept(incident, reading)
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"INC-{found.pk}-{kept.node.name}-{kept.probe}.txt")
+    brought = files.brought_file(kept)
+    what = f"{kept.node_name}-{kept.probe}.txt" if brought is None else brought.name.rpartition("/")[2][-120:]
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"INC-{found.pk}-{what}")
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    if brought is not None:
+        return HttpResponse(b"".join(contents(brought)), content_type="application/octet-stream", headers=headers)
     return HttpResponse(zlib.decompress(kept.out), content_type="text/plain; charset=utf-8", headers=headers)

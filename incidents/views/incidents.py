@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from incidents import clock
 from incidents.models import Incident, User
 from incidents.models.endings import HOW, TRAINING_AGAIN, verified
-from incidents.queries import alerts, diagnosis, drills, paths, people, runbook
+from incidents.queries import alerts, diagnosis, drills, files, paths, people, runbook
 from incidents.queries import incident as queries
 from incidents.queries.board import needs, word_at_hand
 from incidents.queries.lines import lines
@@ -28,7 +28,20 @@ from incidents.views.acting import by, found_or_404, number, post_only
 
 TILES = 3  # incidents in the line "needs a human"
 # The parts of the page that live.
-SLOTS = ("head", "phases", "scope", "verdict", "runbook", "paths", "standouts", "matrix", "tally", "timeline", "thumb")
+SLOTS = (
+    "head",
+    "phases",
+    "scope",
+    "verdict",
+    "files",
+    "runbook",
+    "paths",
+    "standouts",
+    "matrix",
+    "tally",
+    "timeline",
+    "thumb",
+)
 
 
 @never_cache
@@ -80,6 +93,7 @@ def context_of(incident: Incident, user: User) -> dict[str, object]:
         "word": word_at_hand(incident),
         "scope": queries.scope_wanted(incident) if not found.nodes else None,
         "matrix": found,
+        "files": files.panel(incident),
         "standouts": queries.standouts(found),
         "lines": lines(incident),
         "note_key": uuid.uuid4(),

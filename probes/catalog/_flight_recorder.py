@@ -31,6 +31,8 @@ LIMITS = {
     "history": 200,  # collectives of each group whose signature is told
     "bytes": 200000,  # of the answer as JSON
 }
+SIGNED = ("profiling_name", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
+MOST_SEQ = 2**63
 # Parts of a path that say: not the program of the job, but what it is built on.
 LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<frozen ", "/torch/")
 
@@ -45,7 +47,7 @@ def reduce(data: bytes, limits: Mapping[str, int] = LIMITS) -> dict[str, Any]:
     if not isinstance(whole, dict) or not ({"entries", "pg_config", "pg_status"} & set(map(str, list(whole)[:64]))):
         raise decode.Refused("it holds none of entries, pg_config and pg_status, so it is no flight-recorder dump")
     entries = whole.get("entries", [])  # the key is missing from JSON when there are none
-    if not isinstance(entries, (list, tuple)) or not all(isinstance(entry, dict) for entry in entries):
+    if not isinstance(entries, (list, tuple)) or set(map(type, entries)) - {dict}:
         raise decode.Refused("its entries are not a list of records")
     reduced = _Reducer(whole, entries, limits).reduced()
     reduced["form"] = form
@@ -69,6 +71,7 @@ class _Reducer:
         self.signatures = []  # type: list[list[Any]]
         self.frames = []  # type: list[list[Any]]
         self._signature_at = {}  # type: dict[Any, int]
+        self._raw_signature_at = {}  # type: dict[str, int]
         self._frame_at = {}  # type: dict[Any, int]
         self.problems = []  # type: list[str]
 
@@ -92,19 +95,25 @@ class _Reducer:
     def _groups(self) -> list[_Group]:
         """In the order of first use; those that were only configured last."""
         found = {}  # type: dict[Any, _Group]
+        seen = {}  # type: dict[Any, _Group]  # by the pair as the pickle has it: 2000 entries are of a few groups
         for entry in self.entries:
-            pg_id = values.whole(entry.get("pg_id"))
             pair = entry.get("process_group")
-            if isinstance(pair, (list, tuple)) and len(pair) == 2:
-                name, desc = values.text(pair[0]), values.text(pair[1])
-            else:
-                name, desc = str(pg_id), ""
-            group = found.get((name, desc))
+            quick = pair if type(pair) is tuple and len(pair) == 2 and type(pair[0]) is type(pair[1]) is str else None
+            group = seen.get(quick) if quick else None
             if group is None:
-                if len(found) >= self.limits["groups"]:
-                    continue
-                group = found[(name, desc)] = _Group(name, desc, pg_id)
-                group.backend = values.text(entry.get("profiling_name")).partition(":")[0]
+                pg_id = values.whole(entry.get("pg_id"))
+                if isinstance(pair, (list, tuple)) and len(pair) == 2:
+                    name, desc = values.text(pair[0]), values.text(pair[1])
+                else:
+                    name, desc = str(pg_id), ""
+                group = found.get((name, desc))
+                if group is None:
+                    if len(found) >= self.limits["groups"]:
+                        continue
+                    group = found[(name, desc)] = _Group(name, desc, pg_id)
+                    group.backend = values.text(entry.get("profiling_name")).partition(":")[0]
+                if quick:
+                    seen[quick] = group
             group.entries.append(entry)
         config = self.whole.get("pg_config")
         named = {group.name for group in found.values()}
@@ -122,23 +131,34 @@ class _Reducer:
         collectives, p2p = {}, 0  # type: dict[int, list[dict[str, Any]]], int
         enqueued = started = completed = None  # type: int | None
         pending, timed_out = [], 0
-        for entry in group.entries:
-            done = self._done(group, entry)
+        gloo = group.backend == "gloo"
+        for entry in group.entries:  # most of the time is spent here
+            state = entry.get("state")
+            done = state == "completed" or (gloo and entry.get("retired") is True)
             if not done:
                 pending.append(entry)
                 timed_out += self._timed_out(group, entry)
             if entry.get("is_p2p") is True:
                 p2p += 1
                 continue
-            seq = self._seq(entry)
-            if seq is None:
-                continue
-            collectives.setdefault(seq, []).append(entry)
-            enqueued = seq if enqueued is None else max(enqueued, seq)
+            seq = entry.get("collective_seq_id")
+            if type(seq) is not int or not -MOST_SEQ < seq < MOST_SEQ:
+                seq = self._seq(entry)
+                if seq is None:
+                    continue
+            if seq in collectives:
+                collectives[seq].append(entry)
+            else:
+                collectives[seq] = [entry]
+            if enqueued is None or seq > enqueued:
+                enqueued = seq
             if done:
-                completed = seq if completed is None else max(completed, seq)
-            if done or entry.get("state") == "started":
-                started = seq if started is None else max(started, seq)
+                if completed is None or seq > completed:
+                    completed = seq
+            elif state == "started" and (started is None or seq > started):
+                started = seq
+        if completed is not None and (started is None or completed > started):
+            started = completed
         told = {
             "name": group.name,
             "desc": group.desc,
@@ -227,6 +247,13 @@ class _Reducer:
 
     def _signature(self, entry: Mapping[str, Any]) -> int:
         """What ranks must agree on, as a row of the table `signatures`."""
+        raw = str([entry.get(key) for key in SIGNED])
+        at = self._raw_signature_at.get(raw)
+        if at is None:
+            at = self._raw_signature_at[raw] = self._new_signature(entry)
+        return at
+
+    def _new_signature(self, entry: Mapping[str, Any]) -> int:
         sizes = values.sizes(entry.get("input_sizes")), values.sizes(entry.get("output_sizes"))
         types = values.words(entry.get("input_dtypes")), values.words(entry.get("output_dtypes"))
         key = (values.text(entry.get("profiling_name")), sizes, types)

@@ -1,7 +1,7 @@
-"""Reads flight-recorder dumps on the dashboard's side, each in a process of its own with little memory and time.
+"""Reads flight-recorder dumps on the dashboard's side, in a process apart with little memory and time.
 
-A helper process holds nothing but the reducer; for each dump it forks, and only the fork decodes. A dump that eats
-memory or time ends its fork. Starting Python once per dump would cost five times as much as reading it.
+A helper process holds nothing but the reducer; it forks, and only forks decode. A dump that eats memory or time ends
+its fork, which costs no other dump anything. Starting Python once per dump would cost five times as much as reading it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,27 @@ from probes.catalog._flight_recorder import LIMITS
 from probes.catalog._flight_recorder_decode import Refused
 from probes.catalog._flight_recorder_facts import Dump, dump_of
 
+# The helper forks; the fork reads dumps from the helper's own input and answers to its output, DUMPS of them, then ends
+# and is followed by the next. Over `said` it tells the helper when it begins with a dump and when it has answered.
 PROGRAM = """
-import json, os, signal, struct, sys
+import json, os, resource, signal, struct, sys, time
 sys.path.insert(0, sys.argv[1])
 from probes.catalog import _flight_recorder as recorder, _flight_recorder_decode as decoder
-limits = json.loads(sys.argv[2])
+limits, dumps = json.loads(sys.argv[2]), int(sys.argv[3])
+hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+
+def exactly(size):
+    found = bytearray()
+    while len(found) < size:
+        part = os.read(0, min(size - len(found), 1048576))
+        if not part:
+            return None
+        found += part
+    return bytes(found)
 
 def told(data):
-    decoder.confine(limits)
+    more = int(time.process_time()) + 1 + limits["cpu_s"]
+    resource.setrlimit(resource.RLIMIT_CPU, (more if hard < 0 else min(more, hard), hard))
     try:
         return {"reduced": recorder.reduce(data, limits)}
     except decoder.Refused as error:
@@ -39,27 +52,42 @@ def told(data):
     except (MemoryError, RecursionError):
         return {"refused": "it asks for more memory than a dump needs"}
 
+def answer(words):
+    text = json.dumps(words).encode()
+    left = memoryview(struct.pack(">Q", len(text)) + text)
+    while left:
+        left = left[os.write(1, left):]
+
+def work(said):
+    decoder.confine_memory(limits)
+    for _ in range(dumps):
+        head = exactly(8)
+        data = exactly(struct.unpack(">Q", head)[0]) if head else None
+        if data is None:
+            return 3
+        os.write(said, b"begun")
+        answer(told(data))
+        os.write(said, b"ended")
+    return 0
+
 while True:
-    head = sys.stdin.buffer.read(8)
-    if len(head) < 8:
-        break
-    data = sys.stdin.buffer.read(struct.unpack(">Q", head)[0])
-    inside, outside = os.pipe()
+    heard, said = os.pipe()
     pid = os.fork()
     if not pid:
-        with os.fdopen(outside, "wb") as pipe:
-            pipe.write(json.dumps(told(data)).encode())
-        os._exit(0)
-    os.close(outside)
-    with os.fdopen(inside, "rb") as pipe:
-        answer = pipe.read(4194304)
+        os._exit(work(said))
+    os.close(said)
     status = os.waitpid(pid, 0)[1]
-    if status:
+    words = b""
+    while part := os.read(heard, 4096):
+        words += part
+    os.close(heard)
+    if words.endswith(b"begun"):
         signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        answer = json.dumps({"signal": signalled, "status": os.WEXITSTATUS(status)}).encode()
-    sys.stdout.buffer.write(struct.pack(">Q", len(answer)) + answer)
-    sys.stdout.buffer.flush()
+        answer({"signal": signalled, "status": os.WEXITSTATUS(status)})
+    elif status:
+        break
 """
+DUMPS = 64  # that one fork reads, one after the other: to fork and to ask for memory takes as long as half a dump
 PATIENCE_S = 30.0  # the limit of CPU time ends it before, unless this machine is very busy
 MOST = 8_388_608  # bytes of an answer
 
@@ -108,7 +136,7 @@ class Apart:
         if self._helper is None:
             root = str(Path(__file__).parents[2])
             self._helper = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, root, json.dumps(self.limits)],
+                [sys.executable, "-I", "-S", "-B", "-c", PROGRAM, root, json.dumps(self.limits), str(DUMPS)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

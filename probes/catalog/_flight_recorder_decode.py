@@ -26,11 +26,20 @@ class Refused(ValueError):
 
 def confine(limits: Mapping[str, int]) -> None:
     """Limit the memory and the time of this process, which reads one dump and ends."""
-    for kind, most in ((resource.RLIMIT_AS, limits["memory_bytes"]), (resource.RLIMIT_CPU, limits["cpu_s"])):
-        hard = resource.getrlimit(kind)[1]
-        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (allowed, allowed))
+    confine_memory(limits)
+    _limit(resource.RLIMIT_CPU, limits["cpu_s"])
+
+
+def confine_memory(limits: Mapping[str, int]) -> None:
+    """Limit the memory of this process, which reads dumps and does nothing else."""
+    _limit(resource.RLIMIT_AS, limits["memory_bytes"])
     gc.disable()  # nothing here is a cycle worth finding, and looking for them takes longer than the rest
+
+
+def _limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (allowed, allowed))
 
 
 class _NoClasses(pickle.Unpickler):

@@ -7,6 +7,7 @@ Errors   ParseError when a row is not what the reducer writes, naming the rank
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -100,9 +101,13 @@ class Group:
     @property
     def ranks(self) -> tuple[int, ...] | None:
         """Global ranks of the group, where the dump says."""
-        if self.spans is None:
-            return None
-        return tuple(rank for first, last, step in self.spans for rank in range(first, last + 1, step))
+        return None if self.spans is None else _ranks(self.spans)
+
+
+@functools.lru_cache(maxsize=4096)
+def _ranks(spans: tuple[tuple[int, int, int], ...]) -> tuple[int, ...]:
+    """Thousands of ranks tell of the same groups: the same object for each, so that comparing them is quick."""
+    return tuple(rank for first, last, step in spans for rank in range(first, last + 1, step))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +271,13 @@ def _spans(value: Any, what: str) -> tuple[tuple[int, int, int], ...] | None:
     return tuple(found)
 
 
+_ONE = tuple((place,) for place in range(256))  # nearly all: a dump has hundreds, and there are thousands of dumps
+
+
 def _places(mark: Any, most: int, what: str) -> tuple[int, ...]:
     """Places in a table of `most` rows: a number, a list of them, or nothing."""
+    if type(mark) is int and 0 <= mark < min(most, len(_ONE)):
+        return _ONE[mark]
     places = () if mark is None else wholes({"m": mark}, "m", what) if isinstance(mark, list) else (mark,)
     if any(type(place) is not int or not 0 <= place < most for place in places):
         raise ParseError(f"{what}: expected places in a table of {most}, found {str(mark)[:60]!r}")

@@ -110,7 +110,7 @@ def chosen_lines(data: bytes) -> tuple[list[tuple[int, int, str]], int]:
             for start in hits:
                 starts[start] = min(rank, starts.get(start, rank))
                 if word == "Traceback (most":
-                    for inner in _traceback(data, start):
+                    for inner in traceback_lines(data, start):
                         starts[inner] = 0
     end = len(data.rstrip(b"\n"))
     for _ in range(3):  # its last words
@@ -150,7 +150,7 @@ def _hits(data: bytes, word: bytes, first: int, last: int) -> tuple[list[int], i
     return found + back, data.count(word, at, max(at, end))
 
 
-def _traceback(data: bytes, start: int) -> list[int]:
+def traceback_lines(data: bytes, start: int) -> list[int]:
     """Beginnings of the lines of a traceback, up to the one that names the exception. Other ranks may write between."""
     line = data[start : start + 200]
     mark = line[: line.find(b"Traceback (most")]

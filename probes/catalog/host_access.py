@@ -85,7 +85,7 @@ def parse(text: str) -> Access:
             sudoers_line=str(said["sudoers_line"]),
             tools=tuple(str(tool) for tool in said["tools"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (RecursionError, KeyError, TypeError, ValueError) as error:
         raise ParseError(f"expected a JSON object in a section 'access': {error}") from error
 
 

@@ -9,6 +9,7 @@ Errors   ParseError when a line of the exchange is not three numbers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -74,6 +75,8 @@ def _offset(text: str) -> tuple[float, float, float]:
             asked, there, answered = (float(word) for word in line.split())
         except ValueError:
             raise ParseError(f"clock exchange: expected three times in seconds, found {line[:80]!r}") from None
+        if not all(map(math.isfinite, (asked, there, answered))):
+            raise ParseError(f"clock exchange: expected three times in seconds, found {line[:80]!r}")
         if answered < asked:
             continue  # our own clock was stepped back during this exchange
         low, high = max(low, there - answered), min(high, there - asked)
@@ -121,9 +124,10 @@ def _chrony_offset(text: str) -> float | None:
 
 def _float(word: str) -> float | None:
     try:
-        return float(word)
+        found = float(word)
     except ValueError:
         return None
+    return found if math.isfinite(found) else None
 
 
 def findings(clock: Clock) -> Iterator[Finding]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -59,74 +61,189 @@ def _converter() -> cattrs.Converter:
 _convert = _converter()
 
 
-def stored(node: str, probe: str, outcome: Outcome, why: str, facts: Any, findings: list[dict[str, Any]]) -> Seen:
-    """A reading as the database keeps it: facts and findings as JSON values. Facts of an older form count as failed."""
+def stored(
+    node: str, probe: str, outcome: Outcome, why: str, facts: Any, findings: list[dict[str, Any]], form: Any = None
+) -> Seen:
+    """A reading as the database keeps it: facts and findings as JSON values. Facts of an older form count as failed.
+    `form`: the type of the facts, where the catalogue has no such probe."""
     typed = None
-    if facts is not None and probe in catalog.load():
+    if facts is not None and (form is not None or probe in catalog.load()):
         try:
-            typed = _convert.structure(facts, _facts_type(probe))
+            typed = _convert.structure(facts, form if form is not None else _facts_type(probe))
         except Exception as error:  # cattrs raises groups of whatever its hooks raise
             outcome, why = "failed", f"stored by another version of Golden15: {type(error).__name__}"
     found = tuple(Finding(one["code"], one["severity"], one["says"], one["subject"]) for one in findings)
     return Seen(f"{node}/{probe}", node, probe, outcome, why, typed, found)
 
 
-class Evidence:
-    """All that was seen in one incident. Built once; rules only read it. `asked`: every node that was asked, also those
-    that have not answered; without it those that are seen. `expected`: how the fabric should be, if anybody said."""
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Something that was made of the evidence, and what of the evidence was looked at for it."""
 
-    def __init__(self, readings: Iterable[Seen], asked: Iterable[str] = (), expected: Topology | None = None) -> None:
-        self.expected = expected
-        self.readings = tuple(readings)
-        self.by_probe: dict[str, list[Seen]] = {}
-        for one in self.readings:
-            self.by_probe.setdefault(one.probe, []).append(one)
-        seen = (one.node for one in self.readings if one.node)
-        self.nodes = tuple(dict.fromkeys((*asked, *seen)))
+    value: Any
+    of: frozenset[str]
+
+
+class Evidence:
+    """All that was seen in one incident. Rules only read it. `asked`: every node that was asked, also those that have
+    not answered; without it those that are seen. `expected`: how the fabric should be, if anybody said.
+
+    It notes what is looked at (`noting`), so that what rests on unchanged readings need not be made again: the next
+    evidence of the incident takes it over (`before`). A reading is unchanged when it is the same object.
+    """
+
+    def __init__(
+        self,
+        readings: Iterable[Seen],
+        asked: Iterable[str] = (),
+        expected: Topology | None = None,
+        before: Evidence | None = None,
+    ) -> None:
+        self._expected = expected
+        self._readings = tuple(readings)
+        self._by_probe: dict[str, list[Seen]] = {}
+        self._by_code: dict[str, list[tuple[Seen, Finding]]] = {}
+        for one in self._readings:
+            self._by_probe.setdefault(one.probe, []).append(one)
+            for finding in one.findings:
+                self._by_code.setdefault(finding.code, []).append((one, finding))
+        seen = (one.node for one in self._readings if one.node)
+        self._nodes = tuple(dict.fromkeys((*asked, *seen)))
+        self._made: dict[str, _Made] = {}
+        self._looked: list[set[str]] = []
+        self._before = before
+        self._same: dict[str, bool] = {}
+
+    # What was looked at -----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[set[str]]:
+        """What is looked at until the end of this block."""
+        looked: set[str] = set()
+        self._looked.append(looked)
+        try:
+            yield looked
+        finally:
+            self._looked.pop()
+            self._note(*looked)
+
+    def _note(self, *parts: str) -> None:
+        if self._looked:
+            self._looked[-1].update(parts)
+
+    def unchanged(self, parts: Iterable[str]) -> bool:
+        """Whether all these parts are what they were in the evidence before."""
+        return self._before is not None and all(self._is_same(part, self._before) for part in parts)
+
+    def _is_same(self, part: str, before: Evidence) -> bool:
+        if part not in self._same:
+            mine, old = self._part(part), before._part(part)  # noqa: SLF001 - another of its own kind
+            same = operator.eq if part in ("nodes", "expected") else operator.is_
+            self._same[part] = len(mine) == len(old) and all(map(same, mine, old))
+        return self._same[part]
+
+    def _part(self, part: str) -> Sequence[Any]:
+        kind, _, name = part.partition(" ")
+        if kind == "probe":
+            return self._by_probe.get(name, ())
+        if kind == "code":
+            return [one for one, _ in self._by_code.get(name, ())]
+        if kind == "nodes":
+            return self._nodes
+        return (self._expected,) if kind == "expected" else self._readings
+
+    def forget(self) -> None:
+        """Let go of the evidence before, once everything that rests on it was taken over."""
+        self._before = None
+
+    def derived(self, name: str, make: typing.Callable[[], Any]) -> Any:
+        """What `make` makes of the evidence: made once, or taken over where all that it looked at is unchanged."""
+        made = self._made.get(name)
+        if made is None:
+            old = self._before._made.get(name) if self._before is not None else None  # noqa: SLF001
+            if old is not None and self.unchanged(old.of):
+                made = old
+            else:
+                with self.noting() as looked:
+                    value = make()
+                made = _Made(value, frozenset(looked))
+            self._made[name] = made
+        self._note(*made.of)
+        return made.value
+
+    def derived_is(self, name: str, value: Any) -> None:
+        """Put this in the place of what could not be made."""
+        self._made[name] = _Made(value, frozenset({"readings"}))
+
+    # What was seen ----------------------------------------------------------------------------------------------------
+
+    @property
+    def readings(self) -> tuple[Seen, ...]:
+        """All of them."""
+        self._note("readings")
+        return self._readings
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Every node that was asked or seen."""
+        self._note("nodes")
+        return self._nodes
+
+    @property
+    def expected(self) -> Topology | None:
+        """How the fabric should be."""
+        self._note("expected")
+        return self._expected
+
+    def all_of(self, probe: str) -> Sequence[Seen]:
+        """The readings of a probe, also those without facts."""
+        self._note(f"probe {probe}")
+        return self._by_probe.get(probe, ())
 
     def of(self, probe: str) -> Iterator[Seen]:
         """The readings of a probe that have facts."""
-        return (one for one in self.by_probe.get(probe, ()) if one.facts is not None)
+        return (one for one in self.all_of(probe) if one.facts is not None)
 
     def unanswered(self, probe: str) -> tuple[str, ...]:
         """Nodes that were asked and have not answered this probe: what is there is not known. "Absent" is an answer."""
-        answered = {one.node for one in self.by_probe.get(probe, ()) if one.outcome in ("ok", "absent")}
+        answered = {one.node for one in self.all_of(probe) if one.outcome in ("ok", "absent")}
         return tuple(node for node in self.nodes if node not in answered)
 
-    def findings(self, *codes: str) -> Iterator[tuple[Seen, Finding]]:
+    def findings(self, *codes: str) -> list[tuple[Seen, Finding]]:
         """Every finding with one of these codes, with the reading it stands on."""
-        for one in self.readings:
-            for finding in one.findings:
-                if finding.code in codes:
-                    yield one, finding
+        self._note(*(f"code {code}" for code in codes))
+        return [found for code in dict.fromkeys(codes) for found in self._by_code.get(code, ())]
 
-    @functools.cached_property
+    @property
     def job(self) -> Any:
         """The ranks across all nodes, a diagnosis.job.Job."""
         from probes.diagnosis.job import job_of
 
-        return job_of(self)
+        return self.derived("job", lambda: job_of(self))
 
-    @functools.cached_property
+    @property
     def stalls(self) -> Any:
         """Where ranks wait for each other, a diagnosis.collectives.Stalls."""
         from probes.diagnosis.collectives import stalls_of
 
-        return stalls_of(self.job, bool(self.unanswered("rank.flight_recorder")))
+        return self.derived("stalls", lambda: stalls_of(self.job, bool(self.unanswered("rank.flight_recorder"))))
 
-    @functools.cached_property
+    @property
     def fabric(self) -> View:
         """The ports of all nodes, each against what is expected of it."""
-        answers = {one.node: Answer(one.outcome, one.facts, one.why) for one in self.by_probe.get("ib.ports", ())}
+        return typing.cast(View, self.derived("fabric", self._fabric))
+
+    def _fabric(self) -> View:
+        answers = {one.node: Answer(one.outcome, one.facts, one.why) for one in self.all_of("ib.ports")}
         swept = [one.facts for one in self.of("ib.fabric")]
         return compare(self.nodes, self.expected, answers, swept[-1] if swept else None)
 
-    @functools.cached_property
+    @property
     def suspects(self) -> Any:
         """The ranks that others wait for: {rank: diagnosis.suspects.Suspect}."""
         from probes.diagnosis.suspects import suspects
 
-        return suspects(self)
+        return self.derived("suspects", lambda: suspects(self))
 
 
 @dataclass(frozen=True, slots=True)

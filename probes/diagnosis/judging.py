@@ -51,21 +51,56 @@ def diagnose(readings: Iterable[Seen], asked: Iterable[str] = (), expected: Topo
 
     A rule that fails on it is said and costs only its own hypotheses.
     """
-    evidence = Evidence(readings, asked, expected)
-    found: list[Hypothesis] = []
-    failed = {}
-    for name, rule in all_rules().items():
-        try:
-            found += _checked(name, rule, rule.judge(evidence))
-        except Exception as error:
-            log.exception("rule %s stopped on this evidence", name)
-            failed[name] = f"{type(error).__name__}: {error}"[:300]
-    quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) else ()
-    if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
-        quiet += ("ended_after_work",)
-    ranked = rank(found, quiet, _going_on(evidence) if "training_advances" in quiet else (), _gap(evidence))
-    ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
-    return Diagnosis(ranked, path_states(evidence, ranked), failed)
+    return Diagnoser().diagnose(readings, asked, expected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a rule said, and what of the evidence it looked at."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    failed: str
+    of: frozenset[str]
+
+
+class Diagnoser:
+    """Judges one incident again and again as readings come: only what looked at new ones is asked again."""
+
+    def __init__(self) -> None:
+        self._before: Evidence | None = None
+        self._told: dict[str, _Told] = {}
+
+    def diagnose(
+        self, readings: Iterable[Seen], asked: Iterable[str] = (), expected: Topology | None = None
+    ) -> Diagnosis:
+        """As `diagnose`. Readings that have not changed must be the same objects as before."""
+        evidence = Evidence(readings, asked, expected, self._before)
+        told = {name: self._ask(name, rule, evidence) for name, rule in all_rules().items()}
+        found = [one for rule in told.values() for one in rule.hypotheses]
+        failed = {name: rule.failed for name, rule in told.items() if rule.failed}
+        quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) else ()
+        if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
+            quiet += ("ended_after_work",)
+        ranked = rank(found, quiet, _going_on(evidence) if "training_advances" in quiet else (), _gap(evidence))
+        ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
+        diagnosis = Diagnosis(ranked, path_states(evidence, ranked), failed)
+        evidence.forget()
+        self._before, self._told = evidence, told
+        return diagnosis
+
+    def _ask(self, name: str, rule: Rule, evidence: Evidence) -> _Told:
+        before = self._told.get(name)
+        if before is not None and evidence.unchanged(before.of):
+            return before
+        found: list[Hypothesis] = []
+        failed = ""
+        with evidence.noting() as looked:
+            try:
+                found = _checked(name, rule, rule.judge(evidence))
+            except Exception as error:
+                log.exception("rule %s stopped on this evidence", name)
+                failed = f"{type(error).__name__}: {error}"[:300]
+        return _Told(tuple(found), failed, frozenset(looked))
 
 
 def _with_doubles(evidence: Evidence, first: Ranked) -> Ranked:
@@ -91,7 +126,7 @@ def _gap(evidence: Evidence) -> str:
     if dead:
         more = f" and {len(dead) - 3} more" if len(dead) > 3 else ""
         return f"{', '.join(dead[:3])}{more} did not answer: what is there is not known"
-    maps = {one.node: one.outcome for one in evidence.by_probe.get("rank.map", ())}
+    maps = {one.node: one.outcome for one in evidence.all_of("rank.map")}
     if evidence.nodes and all(maps.get(node) == "absent" for node in evidence.nodes):
         return "No training process was found on " + ("these nodes" if len(evidence.nodes) > 1 else "this node")
     return ""
@@ -102,7 +137,7 @@ def _advances(evidence: Evidence, failed: dict[str, str]) -> bool:
         return evidence.stalls.moving is True
     except Exception as error:
         failed["collectives"] = f"{type(error).__name__}: {error}"[:300]
-        evidence.stalls = Stalls()  # the paths are told without it
+        evidence.derived_is("stalls", Stalls())  # the paths are told without it
         return False
 
 

@@ -96,7 +96,7 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
 
 def _brought(kinds: Sequence[str], bring: str, evidence: Evidence) -> tuple[State, str, str]:
     """What files alone can answer: for all nodes, or what would be needed for it."""
-    told = [one for kind in kinds for one in evidence.by_probe.get(kind, ()) if one.outcome in ANSWERED]
+    told = [one for kind in kinds for one in evidence.all_of(kind) if one.outcome in ANSWERED]
     missing = len(set(evidence.nodes) - {one.node for one in told})
     if not told:
         return "not known", f"no file here tells it: the output of {bring} would", ""
@@ -116,7 +116,7 @@ def _settled(evidence: Evidence) -> bool:
 
 def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
     for probe in probes:
-        readings = evidence.by_probe.get(probe, [])
+        readings = evidence.all_of(probe)
         if not readings:
             why = f"{probe} was not asked" if evidence.nodes else f"no file here tells what {probe} asks"
             return "not known", why, ""
@@ -128,7 +128,7 @@ def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
             return "not known", f"{probe} on {one.node or 'a node'}{more}: {one.outcome}: {one.why}"[:300], one.ref
         if missing:
             return "not known", f"{probe} has not answered yet on {missing} of {len(evidence.nodes)} nodes", ""
-    answered = sum(one.outcome == "ok" for probe in probes for one in evidence.by_probe[probe])
+    answered = sum(one.outcome == "ok" for probe in probes for one in evidence.all_of(probe))
     if not answered:
         return "not known", f"{', '.join(probes)}: {NOTHING_THERE[probes[0].partition('.')[0] == 'rank']}", ""
     return "ruled out", f"{', '.join(probes)}: {answered} reading{'s' * (answered > 1)}, nothing speaks for it", ""

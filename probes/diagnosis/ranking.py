@@ -1,8 +1,9 @@
 """From hypotheses to probabilities that sum to 1, root causes apart from their consequences.
 
-weight = prior of the cause (causes.toml) x the likelihood ratio of each of its signals (likelihoods.toml). Signals of
-one group tell the same thing, so only the strongest of a group counts. A hypothesis that another one explains (a
-stopped rank explains a missing one) no longer competes: its signals count for the one that explains it.
+weight = prior of the cause (causes.toml) x the likelihood ratio of each of its signals (likelihoods.toml), tempered
+(tempering.toml). Signals of one group tell the same thing, so only the strongest of a group counts. A hypothesis that
+another one explains (a stopped rank explains a missing one) no longer competes: its signals count for the one that
+explains it.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ def explains() -> Mapping[str, frozenset[str]]:
     return found
 
 
+@functools.cache
+def tempering() -> float:
+    """How far the ratios are taken at their word: weight = prior x ratio ^ tempering. See likelihoods.toml."""
+    return float(rows("tempering")[0]["exponent"])
+
+
 def strength(signals: Sequence[str]) -> float:
     """The product of the signals' ratios, the strongest of each group. Raises KeyError for an unknown signal."""
     best: dict[str, float] = {}
@@ -66,7 +73,7 @@ def strength(signals: Sequence[str]) -> float:
     product = 1.0
     for ratio in best.values():
         product *= ratio
-    return product
+    return float(product ** tempering())
 
 
 def rank(

@@ -9,19 +9,19 @@ and a node by what names and contents say together (who), and becomes a reading 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from probes.core import Reading
-from probes.intake.files import NoSuchPath
+from probes.intake.files import Given, NoSuchPath
 from probes.intake.items import Unread
 from probes.intake.readings import readings
 from probes.intake.sorting import sort
 from probes.intake.who import Who, earlier_attempts
 from probes.topology import Topology
 
-__all__ = ["Intake", "NoSuchPath", "Unread", "read"]
+__all__ = ["Given", "Intake", "NoSuchPath", "Unread", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Intake:
     expected: Topology | None = None
 
 
-def read(paths: Sequence[Path]) -> Intake:
-    """Everything under these paths. Raises NoSuchPath."""
-    brought = sort(paths)
+def read(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Intake:
+    """Everything under these paths. Raises NoSuchPath. `seen` is told now and then how many files were looked at."""
+    brought = sort(paths, seen)
     who = Who(brought)
     if old := earlier_attempts(who.names):
         brought.drop(old, "of an attempt before the last one: the job was started again after it")

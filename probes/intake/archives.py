@@ -1,7 +1,11 @@
-"""What compressed files and archives hold: .gz, .bz2, .tar, .zip, and those within each other.
+"""What compressed files and archives hold: .gz, .bz2, .xz, .tar, .zip, and those within each other.
 
-Shape    is_archive(first bytes), members(file) -> Item or Unread
-Errors   none: what is damaged is an Unread, and what came before the damage is kept
+Units    bytes; seconds since the epoch
+Shape    is_archive(first bytes), members(file) -> Item or Unread. An Item can be read on until the next one is taken
+Errors   none: what is damaged or refused is an Unread, and the others are kept
+Source   zip: PKWARE APPNOTE 6.3.10, 4.3.16 and 4.4.5. tar: POSIX pax, GNU tar's manual. Bombs: deflate packs at most
+         1032 to 1 (zlib's technical notes), so that more than that comes out of archives within archives or of
+         entries that overlap
 """
 
 from __future__ import annotations
@@ -9,10 +13,13 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import IO, Any
 
@@ -22,15 +29,21 @@ from probes.intake.items import Budget, Item, Unread, shown
 
 NESTED = 3  # archives within archives
 DEPTH = 32  # folders in the name of a member
-BROKEN = (OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError,
-    NotImplementedError, ValueError)  # fmt: skip  # what the unpackers of the standard library raise on bad input
+# What the unpackers of the standard library raise on bad input.
+BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError,
+    NotImplementedError, ValueError, OverflowError, LookupError, struct.error)  # fmt: skip
 _MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip",
-    # The header of these two may ask for gigabytes of memory.
-    b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar",
 }  # fmt: skip
 _DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 LONG_NAME = 65_536  # bytes of the name of a tar's member, and of what its header adds
+XZ_MEMORY = 100_663_296  # what a header may ask for: level 9 of xz needs 65 MiB
+MEMBERS = 50_000  # of one archive
+DIRECTORY = 33_554_432  # bytes of a zip's list of members, which zipfile reads into memory whole: a thousand times this
+MUCH, RATIO = 268_435_456, 400  # more than so much, and so many times what it was packed in: a bomb; judgement
+_NOT_HERE = ("zstd", "7z", "rar")
+TOO_MUCH = "there is too much in it: the rest was not read"
 
 
 def _form(head: bytes) -> str:
@@ -43,8 +56,10 @@ def is_archive(head: bytes) -> bool:
     return bool(_form(head))
 
 
-def members(handle: IO[bytes], ref: str, inside: PurePosixPath, budget: Budget, nested: int) -> Iterator[Item | Unread]:
-    """Everything in it. `handle` can seek; `nested` counts the archives around it."""
+def members(
+    handle: IO[bytes], ref: str, inside: PurePosixPath, budget: Budget, nested: int, size: int
+) -> Iterator[Item | Unread]:
+    """Everything in it. `handle` can seek; `nested` counts the archives around it; `size` is that of the archive."""
     head = handle.read(512)
     handle.seek(0)
     form = _form(head)
@@ -55,8 +70,8 @@ def members(handle: IO[bytes], ref: str, inside: PurePosixPath, budget: Budget, 
         if form == "tar":
             yield from _tar(handle, ref, budget, nested)
         elif form == "zip":
-            yield from _zip(handle, ref, budget, nested)
-        elif form in ("xz", "zstd"):
+            yield from _zip(handle, ref, budget, nested, size)
+        elif form in _NOT_HERE:
             yield Unread(ref, f"compressed with {form}, which is not unpacked here: unpack it first")
         else:
             yield from _compressed(handle, form, ref, inside, budget, nested)
@@ -67,27 +82,30 @@ def members(handle: IO[bytes], ref: str, inside: PurePosixPath, budget: Budget, 
 def _compressed(
     handle: IO[bytes], form: str, ref: str, inside: PurePosixPath, budget: Budget, nested: int
 ) -> Iterator[Item | Unread]:
-    stem = inside.with_suffix("") if inside.suffix in (".gz", ".bz2", ".tgz") else inside
+    stem = inside.with_suffix("") if inside.suffix in (".gz", ".bz2", ".tgz", ".xz", ".txz") else inside
     is_tar = _form(_Unpacked(handle, form).read(512)) == "tar"
     handle.seek(0)
     stream = _Unpacked(handle, form)
     if is_tar:
         yield from _tar(stream, ref, budget, nested)
     else:
-        yield from _one(stream, ref, stem, None, budget, nested)
-    if stream.broken:
+        yield from _one(stream, ref, stem, None, budget, nested, None)
+    if stream.bomb:
+        yield Unread(ref, f"refused: it unpacks to more than {RATIO} times its size. What came before that was read")
+    elif stream.broken:
         yield Unread(ref, f"the {form} file is damaged or cut off: what comes after that was not read")
 
 
 class _Unpacked(io.RawIOBase):
     """What a compressed file holds, up to where it is damaged: a log that is cut off still tells. Raises only when
-    nothing at all can be unpacked."""
+    nothing at all can be unpacked. `bomb`: more comes out than is sane, and nothing more of it is given."""
 
     def __init__(self, handle: IO[bytes], form: str) -> None:
-        openers: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open}
+        openers: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": _xz}
+        self._handle = handle
         self._stream = openers[form](handle, "rb")
         self._found = 0
-        self.broken = False
+        self.broken = self.bomb = False
 
     def readable(self) -> bool:
         return True
@@ -106,30 +124,71 @@ class _Unpacked(io.RawIOBase):
                 break
             found += part
             self._found += len(part)
+            if self._found > MUCH and self._found > RATIO * max(1, self._handle.tell()):
+                self.broken = self.bomb = True
         return bytes(found)
 
 
+def _xz(handle: IO[bytes], mode: str) -> Any:
+    return _XzStream(handle)
+
+
+class _XzStream:
+    """lzma.open with a limit of memory, which it does not take. Streams one after the other are one, as `xz` has it."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._handle = handle
+        self._unpacker = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+
+    def read1(self, size: int) -> bytes:
+        while True:
+            if self._unpacker.eof:
+                left = self._unpacker.unused_data.lstrip(b"\0") or self._handle.read(65_536).lstrip(b"\0")
+                if not left:
+                    return b""
+                self._unpacker = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+                packed = left
+            else:
+                packed = self._handle.read(65_536) if self._unpacker.needs_input else b""
+                if not packed and self._unpacker.needs_input:
+                    raise EOFError("it ends before its end")
+            if found := self._unpacker.decompress(packed, size):
+                return found
+
+
 def _one(
-    stream: Any, ref: str, inside: PurePosixPath, size: int | None, budget: Budget, nested: int
+    stream: Any, ref: str, inside: PurePosixPath, size: int | None, budget: Budget, nested: int, mtime: float | None
 ) -> Iterator[Item | Unread]:
-    data = _read(stream, items.FILE_BYTES + 1)
-    budget.take(data)
-    if is_archive(data[:512]):
-        yield from members(io.BytesIO(data), ref, inside, budget, nested + 1)
-    else:
-        yield Item(ref, inside, data, size)
+    kept = _Kept(stream)
+    head = kept.read(items.HEAD)
+    if is_archive(head):
+        data = head + kept.read(items.FILE_BYTES + 1 - len(head))
+        budget.take(len(data))
+        yield from members(io.BytesIO(data), ref, inside, budget, nested + 1, len(data))
+        return
+    item = Item(ref, inside, head, size, stream=kept, mtime=mtime)
+    yield item
+    item.close()
+    budget.take(size if size is not None else kept.found)
 
 
-def _read(stream: Any, size: int) -> bytes:
-    """Up to `size` bytes of a member. What came before its damage is kept."""
-    found = bytearray()
-    try:
-        while len(found) < size and (part := stream.read(min(65_536, size - len(found)))):
-            found += part
-    except BROKEN:
-        if not found:
-            raise
-    return bytes(found)
+class _Kept:
+    """Reads a member. What came before its damage is kept; only one of which nothing can be read raises."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.found = 0
+
+    def read(self, size: int) -> bytes:
+        found = bytearray()
+        try:
+            while len(found) < size and (part := self._stream.read(min(65_536, size - len(found)))):
+                found += part
+        except BROKEN:
+            if not self.found and not found:
+                raise
+        self.found += len(found)
+        return bytes(found)
 
 
 class _ShortNames(tarfile.TarInfo):
@@ -147,42 +206,111 @@ class _ShortNames(tarfile.TarInfo):
         return super()
 
 
+class _Names:
+    """The names of an archive's members: each once, none that leads out of it, and not too many."""
+
+    def __init__(self, ref: str) -> None:
+        self._ref = ref
+        self._seen: set[str] = set()
+        self.count = 0
+
+    def refused(self, name: str) -> str:
+        """Why this member is not read, "" for none."""
+        self.count += 1
+        parts = name.replace("\\", "/").split("/")
+        if ".." in parts:
+            return "refused: its name leads out of the archive"
+        if name.startswith("/") or parts[0][1:2] == ":":
+            return "refused: its name is an absolute path. Pack it again with relative names"
+        plain = "/".join(part for part in parts if part not in ("", "."))
+        if plain in self._seen:
+            return "refused: a second member of the same name; the first one counts"
+        self._seen.add(plain)
+        return ""
+
+    @property
+    def too_many(self) -> Unread | None:
+        full = self.count >= MEMBERS
+        return Unread(self._ref, f"more than {MEMBERS} files in one archive: the rest was not read") if full else None
+
+
 def _tar(handle: Any, ref: str, budget: Budget, nested: int) -> Iterator[Item | Unread]:
+    names = _Names(ref)
     with tarfile.open(fileobj=handle, mode="r|", tarinfo=_ShortNames) as archive:
-        for member in archive:
-            if budget.spent:
-                yield Unread(ref, "there is too much in it: the rest was not read")
+        while (member := archive.next()) is not None:
+            getattr(archive, "members").clear()  # noqa: B009 - it remembers every one, for what a stream cannot do anyway
+            if budget.spent or names.too_many:
+                yield names.too_many or Unread(ref, TOO_MUCH)
                 return
             name = f"{ref}/{shown(member.name)}"
-            if member.isfile():
+            if member.isdir():
+                continue
+            if why := names.refused(member.name):
+                yield Unread(name, why)
+            elif member.isfile():
                 stream = archive.extractfile(member)
                 if stream is not None:
-                    yield from _one(stream, name, _inside(member.name), member.size, budget, nested)
-            elif not member.isdir():
+                    when = float(member.mtime) if 0 < member.mtime < 1e11 else None
+                    yield from _one(stream, name, _inside(member.name), member.size, budget, nested, when)
+            else:
                 yield Unread(name, "a link or device in an archive, which is not followed")
 
 
-def _zip(handle: IO[bytes], ref: str, budget: Budget, nested: int) -> Iterator[Item | Unread]:
+def _zip(handle: IO[bytes], ref: str, budget: Budget, nested: int, size: int) -> Iterator[Item | Unread]:
+    end = getattr(zipfile, "_EndRecData")(handle)  # noqa: B009 - not public, and what opens a zip reads all of the list
+    if end and (end[5] > DIRECTORY or end[4] > MEMBERS):
+        yield Unread(ref, f"refused: a zip of {end[4]} files; at most {MEMBERS} are unpacked")
+        return
+    handle.seek(0)
     with zipfile.ZipFile(handle) as archive:
-        names = archive.namelist()
-        if any(name.endswith("/data.pkl") for name in names[:64]):
+        infos = archive.infolist()
+        if any(one.filename.endswith("/data.pkl") for one in infos[:64]):
             yield Unread(ref, "a model or tensor that torch saved, no evidence")
             return
-        for member in archive.infolist():
+        unpacked = sum(one.file_size for one in infos)
+        if unpacked > MUCH and unpacked > RATIO * size:
+            yield Unread(ref, f"refused: it unpacks to {unpacked >> 20} MiB, more than {RATIO} times its size")
+            return
+        names = _Names(ref)
+        for member in infos:
             if budget.spent:
-                yield Unread(ref, "there is too much in it: the rest was not read")
+                yield Unread(ref, TOO_MUCH)
                 return
-            if member.is_dir():
-                continue
-            name = f"{ref}/{shown(member.filename)}"
-            if member.compress_type not in _DEFLATED:
-                yield Unread(name, "compressed in a way that is not unpacked here")
-                continue
-            try:
-                with archive.open(member) as stream:
-                    yield from _one(stream, name, _inside(member.filename), member.file_size, budget, nested)
-            except BROKEN as error:
-                yield Unread(name, f"cannot be unpacked: {clean(str(error))[:120]}")
+            if not member.is_dir():
+                yield from _zip_member(archive, member, f"{ref}/{shown(member.filename)}", names, budget, nested)
+
+
+def _zip_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, names: _Names, budget: Budget, nested: int
+) -> Iterator[Item | Unread]:
+    if why := names.refused(member.filename):
+        yield Unread(name, why)
+        return
+    kind = member.external_attr >> 28  # of the mode that Unix keeps there; 0 where none is
+    if kind not in (0, 8):
+        yield Unread(name, "a link or device in an archive, which is not followed")
+        return
+    if member.flag_bits & 1:
+        yield Unread(name, "it needs a password: pack it again without one")
+        return
+    if member.compress_type not in _DEFLATED:
+        yield Unread(name, "compressed in a way that is not unpacked here")
+        return
+    try:
+        with archive.open(member) as stream:
+            inside, when = _inside(member.filename), _written(member)
+            yield from _one(stream, name, inside, member.file_size, budget, nested, when)
+    except BROKEN as error:
+        yield Unread(name, f"cannot be unpacked: {clean(str(error))[:120]}")
+
+
+def _written(member: zipfile.ZipInfo) -> float | None:
+    """A zip keeps the local time of who packed it, taken for UTC here; its first moment stands for none."""
+    try:
+        when = datetime(*member.date_time, tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return when if member.date_time[0] > 1980 else None
 
 
 def _inside(name: str) -> PurePosixPath:

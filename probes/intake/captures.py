@@ -14,7 +14,7 @@ from typing import Any
 
 from probes import catalog
 from probes.core import ABOUT, Capture, Reading, saved_capture, sections
-from probes.intake.items import Item, Unread
+from probes.intake.items import TEXT_BYTES, Item, Unread
 from probes.intake.names import looks_like_a_node
 
 META = "captures.json"
@@ -72,9 +72,11 @@ class Saved:
         """Whether it is of a saved capture."""
         place = item.inside.parent
         if item.name == META:
+            item.upto(TEXT_BYTES)
             self._meta[place] = item
             return True
         if item.name.endswith(".out") and item.name[:-4] in catalog.load():
+            item.upto(TEXT_BYTES)
             self._outs[place, item.name[:-4]] = item
             return True
         return False
@@ -143,7 +145,7 @@ class Trees:
     def take(self, item: Item) -> bool:
         """Whether it is a file of such a tree."""
         parts = item.inside.parts
-        if "infiniband" not in parts[:-2] or len(item.data) > TREE_FILE:
+        if "infiniband" not in parts[:-2] or len(item.upto(TREE_FILE + 1)) > TREE_FILE:
             return False
         at = parts.index("infiniband")
         below = PurePosixPath(*parts[at + 1 :])

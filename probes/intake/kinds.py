@@ -12,7 +12,7 @@ from typing import Literal
 
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.core import clean, lines_of
-from probes.intake.items import HEAD, Item
+from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.tools import Tool, tool_of
 
 Kind = Literal[
@@ -69,26 +69,43 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Known:
+    """`text` has "\n" at the ends of its lines. Of a log it is the first PEEK bytes: the item is read on by who reads
+    it. "" for dumps, which are not decoded here."""
+
     kind: Kind
-    text: str  # "" for dumps, which are not decoded here
+    text: str
     data: bytes = b""
     tool: Tool | None = None  # of the kind "tool"
 
 
+STREAMED = ("log", "perhaps a log", "kernel log")  # kinds that may be gigabytes
+
+
 def kind_of(item: Item) -> Known | Other:
-    """Recognise one file."""
-    data = item.data
+    """Recognise one file by its first PEEK bytes, and read as much of it as its kind takes."""
+    data = item.upto(PEEK)
     if not data.strip():
         return Other("it is empty")
     if data[:1] == b"\x80" and data[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        return Known("dump", "", data)
+        return Known("dump", "", item.data)
     if b"\0" in item.head:
         text = item.head.decode("utf-8", "replace")
         if is_environment(text):
             return Known("environment", text)
-        if item.head.count(b"\0") > len(item.head) // 20 or item.head[:4] in (b"\x7fELF", b"\x89PNG"):
+        if item.head.count(b"\0") > len(item.head) // 20:
             return Other("binary, of no known form")
-    text = data.decode("utf-8", "replace")
+    if item.binary:
+        return Other("binary, of no known form")
+    known = _of_bytes(data, item)
+    if isinstance(known, Known) and known.kind not in STREAMED and len(data) == PEEK:
+        if known.kind == "dump":
+            return _of_bytes(item.data, item)
+        return _of_bytes(item.upto(TEXT_BYTES), item)
+    return known
+
+
+def _of_bytes(data: bytes, item: Item) -> Known | Other:
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     status = _STATUS.match(text[:HEAD])
     if status:
         if (status[1] or status[2]) != "200":

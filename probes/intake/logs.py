@@ -6,17 +6,22 @@ Errors   none
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from probes.catalog._log_events import RankLog
+from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_lines import Zone, pieces
+from probes.catalog._log_stream import Chooser
 from probes.catalog.rank_log import of_file
 from probes.core import clean
 from probes.intake.items import HEAD, Item
 from probes.intake.names import Named, named
 
+FIRST_BYTES, LAST_BYTES = 4_194_304, 8_388_608  # of one log that are in memory whole
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
 WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
@@ -37,6 +42,61 @@ class LogFile:
     pids: dict[int, int] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)
     world: int | None = None
+    written_at: float | None = None  # when the file was last written, as far as its folder or archive says
+
+
+def whole_text(item: Item, text: str) -> str:
+    """A log with everything that tells, whatever its length: of a long one the first and the last megabytes, and of
+    what lies between the lines that Chooser takes. `text`: what was read of it."""
+    first, last, held = [text], deque[bytes](), 0
+    size = len(text)
+    between = Chooser()
+    for block in item.blocks():
+        if size < FIRST_BYTES:
+            first.append(_decoded(block))
+            size += len(block)
+            continue
+        last.append(block)
+        held += len(block)
+        while held - len(last[0]) > LAST_BYTES:
+            held -= len(last[0])
+            between.feed(last.popleft())
+    told = [f"{line.text}\n" for line in between.lines()[0]]
+    return "".join((*first, *told, *(_decoded(block) for block in last)))
+
+
+def _decoded(block: bytes) -> str:
+    return block.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def joined(parts: Sequence[LogFile]) -> LogFile:
+    """The parts of a log that was rotated, the oldest first, as one: it is called like the last one."""
+    last = parts[-1]
+    events: list[LogEvent] = []
+    before, lines = 0, 0
+    for part in parts:
+        events += [_later(event, lines, before) for event in part.log.events]
+        before += part.log.size_bytes or 0
+        lines += max((event.line or 0 for event in part.log.events), default=0)
+    log = dataclasses.replace(
+        last.log,
+        events=tuple(events),
+        rank=next((part.log.rank for part in reversed(parts) if part.log.rank is not None), None),
+        left_off=sum(part.log.left_off for part in parts),
+        size_bytes=before,
+        read_bytes=sum(part.log.read_bytes or 0 for part in parts),
+        skipped_lines=sum(part.log.skipped_lines for part in parts),
+    )
+    pids = {pid: rank for part in parts for pid, rank in part.pids.items()}
+    hosts = {rank: host for part in parts for rank, host in part.hosts.items()}
+    world = max((part.world or 0 for part in parts), default=0) or None
+    marked = any(part.marked for part in parts)
+    return dataclasses.replace(last, log=log, marked=marked, pids=pids, hosts=hosts, world=world)
+
+
+def _later(event: LogEvent, lines: int, offset: int) -> LogEvent:
+    line = event.line + lines if event.line is not None else None
+    return dataclasses.replace(event, line=line, offset=event.offset + offset if event.offset is not None else None)
 
 
 def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
@@ -58,7 +118,7 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
             if event.peer not in NOBODY:
                 hosts[event.about[0]] = clean(event.peer)[:80]
     world = _nccl(head, rank, pids, hosts)
-    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world)
+    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, item.mtime)
 
 
 def _by_name(place: Named) -> int | None:

@@ -91,6 +91,16 @@ _OTHER = re.compile(
 )
 
 
+def is_host(name: str) -> bool:
+    """Whether a node may be called so."""
+    return bool(_HOST.fullmatch(name))
+
+
+def is_other(name: str) -> bool:
+    """Whether it begins as what is no node: rank3, step-7, out."""
+    return bool(_OTHER.match(name))
+
+
 def looks_like_a_node(name: str) -> bool:
     """Whether a folder's name by itself is a node's: gpu-017, node3, ip-10-0-0-4."""
     return bool(_HOST.fullmatch(name) and _NODE_WORD.search(name) and any(c.isdigit() for c in name))
@@ -112,7 +122,7 @@ def nodes_of(
         name = folder.name
         if not name:
             continue
-        if name in known or name.partition(".")[0] in known or looks_like_a_node(name):
+        if name in known or name.partition(".")[0] in known or looks_like_a_node(name) or name.startswith("sosreport-"):
             found.add(folder)
         elif _HOST.fullmatch(name) and not _OTHER.match(name):
             neighbours.setdefault((folder.parent, re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)), set()).add(folder)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -24,10 +24,12 @@ from probes.catalog._stack_facts import ProcessStack
 from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
-from probes.intake.files import end_of, walk
-from probes.intake.items import HEAD, Item, Unread
+from probes.intake.files import Given, walk
+from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
-from probes.intake.logs import LogFile, log_file
+from probes.intake.logs import LogFile, joined, log_file, whole_text
+from probes.intake.names import stem
+from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, tools_of
 from probes.topology import Topology
 
@@ -90,6 +92,7 @@ class Brought:
     captures: list[tuple[str, Reading]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)  # nodes that headings and marks in files name
     expected: Topology | None = None
 
     @property
@@ -117,11 +120,13 @@ class Brought:
         self.nodes = [one for one in self.nodes if one.inside not in insides]
 
 
-def sort(paths: Sequence[Path]) -> Brought:
-    """Read everything. Dumps are reduced in a few processes side by side, at most WAITING of them in memory."""
+def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Brought:
+    """Read everything. Dumps are reduced in a few processes side by side, at most WAITING of them in memory. `seen` is
+    told how many files were looked at."""
     sorter = _Sorter()
     try:
-        for item in walk(paths):
+        for count, item in enumerate(walk(paths)):
+            seen(count)
             if isinstance(item, Unread):
                 sorter.brought.unread.append(item)
             else:
@@ -129,6 +134,14 @@ def sort(paths: Sequence[Path]) -> Brought:
         return sorter.end()
     finally:
         sorter.close()
+
+
+MOST_PASTED = 20_000  # files that one file may be cut into
+# A log that was rotated: its name, a number or a date, perhaps packed. train.log is newer than train.log.1.
+_ROTATED = re.compile(
+    r"(.{0,180}?(?:\.log|\.out|\.err|\.txt|messages|syslog|kern|dmesg))"
+    r"(?:[.-](\d{1,3}|\d{8}(?:-\d{1,10})?))?(?:\.(?:gz|bz2|xz))?"
+)
 
 
 class _Sorter:
@@ -161,11 +174,13 @@ class _Sorter:
 
     def _expected(self, item: Item) -> None:
         try:
-            self.brought.expected = Topology.from_body(json.loads(item.data))
+            self.brought.expected = Topology.from_body(json.loads(item.upto(TEXT_BYTES)))
         except (ValueError, RecursionError) as error:  # FormError is one
             self._unread(item, str(error))
 
     def _take(self, item: Item, nested: int) -> None:
+        if nested < NESTED and self._pasted(item, nested):
+            return
         known = kind_of(item)
         if not isinstance(known, Known):
             self._unread(item, known.why)
@@ -180,11 +195,39 @@ class _Sorter:
             self._sections(item, known.text, nested)
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
-            self._of_node(item, probe, known.text)
+            self._of_node(item, probe, self._whole(item, known.text) if known.kind == "kernel log" else known.text)
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
         else:
             self._log(item, known)
+
+    def _pasted(self, item: Item, nested: int) -> bool:
+        """Whether it is several files that somebody pasted or collected into one: then each was taken by itself."""
+        if item.binary or b"\0" in item.head or not parts_of(item.head.decode("utf-8", "replace")):
+            return False
+        parts = parts_of(whole_text(item, item.upto(HEAD).decode("utf-8", "replace").replace("\r\n", "\n")))
+        before, count = len(self.brought.unread), 0
+        for part in parts[:MOST_PASTED]:
+            for node in part.nodes or ("",):
+                self.brought.named |= {node} - {""}
+                # What the file is called may be the node of parts without one, as a folder's name is.
+                inside = item.inside.parent / (node or stem(item.name)) / (part.label or item.name)
+                ref = f"{item.ref}: {' '.join(one for one in (node, part.label) if one)}".removesuffix(": ")[:1000]
+                self._take_apart(Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime), nested + 1)
+                count += 1
+        if count > 1 and len(self.brought.unread) - before == count:
+            del self.brought.unread[before:]
+            self._unread(item, "several files in one, of which none has a known form")
+        return True
+
+    def _take_apart(self, item: Item, nested: int) -> None:
+        """A part of a file: what stops its parser does not stop the other parts."""
+        try:
+            self._take(item, nested)
+        except ParseError as error:
+            self._unread(item, str(error))
+        except Exception as error:
+            self._unread(item, f"its parser stopped on it ({type(error).__name__}: {str(error)[:120]})")
 
     def _dump(self, item: Item, data: bytes) -> DumpFile:
         try:
@@ -234,7 +277,8 @@ class _Sorter:
         parts = sections(text)
         for name, body in parts.items():
             inside = item.inside.parent / PurePosixPath(*[part for part in name.split("/") if part not in ("", "..")])
-            self._take(Item(f"{item.ref}: {name}"[:1000], inside, body.encode("utf-8", "replace")), nested + 1)
+            part = Item(f"{item.ref}: {name}"[:1000], inside, body.encode("utf-8", "replace"), mtime=item.mtime)
+            self._take_apart(part, nested + 1)
         if len(self.brought.unread) - before == len(parts):
             del self.brought.unread[before:]
             self._unread(item, "several files in one, of which none has a known form")
@@ -268,15 +312,25 @@ class _Sorter:
         reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
         self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, tool.host(text)))
 
+    def _whole(self, item: Item, text: str) -> str:
+        """All of a log that tells, and a word on lines without end."""
+        found = whole_text(item, text)
+        if item.cut_lines:
+            self._unread(
+                item,
+                f"lines of more than {LONG_LINE >> 10} KiB were cut off, {item.cut_lines} of them; the rest was read",
+            )
+        return found
+
     def _log(self, item: Item, known: Known) -> None:
-        text = known.text + "\n" + end_of(item) if item.cut else known.text
+        text = self._whole(item, known.text)
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)
-            if "(most recent call first):" in known.text:
-                self.brought.stacks.append(StackFile(item.ref, item.inside, -1, (faulthandler(known.text),)))
+            if "(most recent call first):" in text:
+                self.brought.stacks.append(StackFile(item.ref, item.inside, -1, (faulthandler(text[:TEXT_BYTES]),)))
             return
-        bare = catalog.read(Capture("", "host.kernel_log", "ok", known.text[:4_194_304].encode("utf-8", "replace")))
+        bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
             self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare))
         else:
@@ -288,6 +342,7 @@ class _Sorter:
             self.brought.dumps.append(dump)
             if dump.reduced is None:
                 self.brought.unread.append(Unread(dump.ref, f"a flight-recorder dump that is not read: {dump.why}"))
+        self.brought.logs = _unrotated(self.brought.logs)
         self._more(self._saved.readings())
         self.brought.asked += self._saved.asked()
         self._more(self._trees.readings())
@@ -304,3 +359,24 @@ class _Sorter:
         self._pool.shutdown(wait=True, cancel_futures=True)
         for helper in self._helpers:
             helper.close()
+
+
+def _unrotated(logs: list[LogFile]) -> list[LogFile]:
+    """Parts of one log, which logrotate numbers from the newest, become one; where the newest is not there they may as
+    well be logs of several ranks."""
+    groups: dict[PurePosixPath, list[tuple[tuple[int, int], LogFile]]] = {}
+    for log in logs:
+        found = _ROTATED.fullmatch(log.inside.name)
+        if found:
+            number = found[2] or ""
+            # Of numbers the highest is the oldest, of dates the lowest; the one without is the newest.
+            age = (1, 0) if not number else (0, -int(number)) if len(number) <= 3 else (0, int(number[:8]))
+            groups.setdefault(log.inside.parent / found[1], []).append((age, log))
+    gone, made = set(), {}
+    for parts in groups.values():
+        ages = [age for age, _ in parts]
+        if len(parts) > 1 and (1, 0) in ages and len(set(ages)) == len(ages):
+            ordered = [log for _, log in sorted(parts, key=lambda one: one[0])]
+            made[ordered[-1].ref] = joined(ordered)
+            gone |= {log.ref for log in ordered[:-1]}
+    return [made.get(log.ref, log) for log in logs if log.ref not in gone]

@@ -14,6 +14,7 @@ from typing import Any
 
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
+from probes.intake.hosts import node_of_name, of_names, of_report
 from probes.intake.names import Named, after_prefix, named, node_in, nodes_of
 from probes.intake.sorting import Brought, DumpFile, StackFile
 
@@ -27,8 +28,10 @@ class Who:
         self.brought = brought
         hosts = {host for log in brought.logs for host in log.hosts.values()}
         hosts |= {one.host for one in brought.nodes if one.host}
+        hosts |= brought.named | of_names(one.inside for one in brought.nodes)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         self.nodes = nodes_of(brought.folders, hosts, whole)
+        self.hosts = hosts | {of_report(folder.name) or folder.name for folder in self.nodes}
         self.names: dict[PurePosixPath, Named] = {inside: named(inside) for inside in brought.insides}
         self.pids: dict[tuple[str, int], int | None] = {}
         self.parents: dict[tuple[str, int], int] = {}
@@ -48,11 +51,17 @@ class Who:
 
     def folder_node(self, inside: PurePosixPath) -> str:
         """The node by the folder, "" where folders are not nodes."""
-        return node_in(inside, self.nodes)
+        found = node_in(inside, self.nodes)
+        return of_report(found) or found
 
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
-        """The node of a rank's file: that of its folder, or where other files place the rank."""
-        return self.folder_node(inside) or (self.node_of_rank.get(rank, "") if rank is not None else "")
+        """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""
+        placed = self.node_of_rank.get(rank, "") if rank is not None else ""
+        return self.folder_node(inside) or placed or self.name_node(inside)
+
+    def name_node(self, inside: PurePosixPath) -> str:
+        """The node that a file's own name says, "" for none."""
+        return node_of_name(inside, self.hosts)
 
     def of_name(self, inside: PurePosixPath, pid: int | None = None) -> int | None:
         """The rank that a name says. A number that is the process's own pid is none."""

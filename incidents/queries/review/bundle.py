@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import IO, Any
 
 from incidents import fabric
-from incidents.models import Incident, Ranking, Reading
+from incidents.models import Incident, Ranking, Reading, UploadedFile
 from incidents.queries.review import Review, review
 from incidents.queries.review.markdown import markdown
 from probes.core import ABOUT, Capture
@@ -22,7 +22,7 @@ from probes.transport import replay
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip can hold
 EVERYTHING = 1 << 62  # without a ranking: up to the last reading there is
-README = """{name}: what the nodes said, one folder per node, and in golden15/ what people said and decided about it.
+README = """{name}: what the nodes said, one folder per node, and in golden15/ what people said, decided and brought.
 The verdict again, from these files alone: python -m probes explain {file}
 Raw outputs are as the nodes gave them, tokens and passwords in variables masked; look through them before you share.
 """
@@ -48,12 +48,29 @@ def write(incident: Incident, into: IO[bytes]) -> None:
             _node(archive, node, iter(()))
         for name, text in _about(incident, ranking):
             _add(archive, f"{ABOUT}/{name}", text.encode())
+        _brought(archive, incident)
+
+
+def _brought(archive: zipfile.ZipFile, incident: Incident) -> None:
+    """The files that people brought, one piece of one in memory at a time. A path that is taken gets its number."""
+    taken: set[str] = set()
+    rows = UploadedFile.objects.filter(upload__incident=incident, upload__complete_at__isnull=False)
+    for row in rows.order_by("upload", "number"):
+        name = row.name if row.name not in taken else f"upload {row.upload_id}/{row.name}"
+        taken.add(name)
+        with archive.open(_member(f"{ABOUT}/files/{name}"), "w") as member:
+            for part in row.parts.order_by("number").iterator(chunk_size=4):
+                member.write(zlib.decompress(part.data))
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    archive.writestr(_member(name), content)
+
+
+def _member(name: str) -> zipfile.ZipInfo:
     about = zipfile.ZipInfo(name, EPOCH)
     about.compress_type, about.create_system, about.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-    archive.writestr(about, content)
+    return about
 
 
 def _node(archive: zipfile.ZipFile, node: str, captures: Iterator[Capture]) -> None:
@@ -70,7 +87,7 @@ def _captures(incident: Incident, ranking: Ranking | None) -> Iterator[Capture]:
     rows = Reading.objects.all().evidence(incident, until).defer(None).defer("facts", "findings")
     for row in rows.select_related("node").order_by("node__name", "probe").iterator(chunk_size=50):
         yield Capture(
-            node=row.node.name,
+            node=row.node_name,
             probe=row.probe,
             outcome=row.outcome,  # type: ignore[arg-type]  # the database holds one of the closed set
             out=zlib.decompress(row.out),

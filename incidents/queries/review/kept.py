@@ -108,5 +108,5 @@ def _judged(incident: Incident) -> list[Judged]:
 def _refs(decisions: list[Decision]) -> dict[int, Ref]:
     """Those of all decisions, by number. A hash that two decisions recorded differently is that of the later one."""
     said = {int(pk): str(sha) for one in decisions for pk, sha in one.readings}
-    rows = Reading.objects.filter(pk__in=said).values_list("pk", "node__name", "probe", "sha256")
-    return {pk: Ref(pk, f"{node}/{probe}", said[pk], sha) for pk, node, probe, sha in rows}
+    rows = Reading.objects.filter(pk__in=said).select_related("node").defer("out", "err", "facts", "findings")
+    return {row.pk: Ref(row.pk, row.ref, said[row.pk], row.sha256) for row in rows}

@@ -9,6 +9,7 @@ from incidents import clock
 from incidents.lanes import Span
 from incidents.models import Event
 from incidents.models.diagnosis import UNNAMED, same
+from incidents.models.runs import FILES
 from incidents.queries.diagnosis import share_said
 from incidents.queries.lines import line
 from incidents.queries.review.kept import Judged, Kept
@@ -45,7 +46,7 @@ def _rule(kept: Kept) -> Iterator[Span]:
 
 
 def _probes(kept: Kept) -> Iterator[Span]:
-    for run in kept.runs:
+    for run in (one for one in kept.runs if one.suite != FILES):
         nodes = f"{run.node_count} node{'' if run.node_count == 1 else 's'}"
         ended = kept.first("suite_ended", run=run.pk)
         answered = f"{ended.payload['answered']} of {nodes} answered" if ended else f"{nodes} asked"

@@ -92,7 +92,7 @@ class Fault:
 
 def faults(evidence: Evidence, times: Times) -> Iterator[Fault]:
     """Notices (severity info) and what follows from something else are left out."""
-    for seen in evidence.by_probe.get("host.kernel_log", ()):
+    for seen in evidence.all_of("host.kernel_log"):
         for event, finding in _paired(seen):
             told = _kernel(finding, event)
             if told is None or finding.severity == "info":
@@ -136,7 +136,7 @@ def stuck(evidence: Evidence, times: Times) -> Iterator[Fault]:
                 yield Fault(DRIVER, "driver_task_stuck", seen, Finding("host.task_stuck", "bad", says), "", None)
     for rank, view in evidence.job.ranks.items():
         process = view.process
-        seen_there = next((one for one in evidence.by_probe.get("rank.process", ()) if one.node == view.node), None)
+        seen_there = next((one for one in evidence.all_of("rank.process") if one.node == view.node), None)
         if process is not None and process.stuck and of_driver(process.wchan) and seen_there is not None:
             says = f"rank {rank} is in state D in {process.wchan}, at both looks"
             yield Fault(DRIVER, "driver_task_stuck", seen_there, Finding("rank.stuck", "bad", says), "", None)

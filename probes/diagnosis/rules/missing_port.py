@@ -30,7 +30,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _reason(evidence: Evidence, port: PortState) -> Reason:
     """On its node's own reading; where the node is silent, on the sweep of the fabric."""
-    answered = {one.node: one.ref for one in evidence.by_probe.get("ib.ports", ()) if one.outcome in ("ok", "absent")}
+    answered = {one.node: one.ref for one in evidence.all_of("ib.ports") if one.outcome in ("ok", "absent")}
     swept = [one.ref for one in evidence.of("ib.fabric")]
     return Reason(f"{port.port.cable}: {port.says}", answered.get(port.port.node) or swept[-1])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,13 @@ def tools() -> tuple[Tool, ...]:
     """Every tool, by the name of its module."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
     return tuple(importlib.import_module(f"{__name__}.{name}").TOOL for name in names)
+
+
+@functools.cache
+def facts_of_tool(probe: str) -> Any:
+    """The type of the facts of this name, as the module that reads them says; None where none does."""
+    found = next((tool for tool in tools() if tool.probe == probe), None)
+    return typing.get_type_hints(found.read).get("return") if found is not None else None
 
 
 def tool_of(head: str, name: str) -> Tool | None:

@@ -40,7 +40,11 @@ def job_of(all_nodes: tuple[Node, ...]) -> Job:
 
 def recording(fault: bool = True) -> Iterator[Capture]:
     """The first look at all nodes. Without the fault the job advances; what is odd elsewhere stays."""
-    everything = nodes()
+    return look_at(nodes(), fault)
+
+
+def look_at(everything: tuple[Node, ...], fault: bool = True) -> Iterator[Capture]:
+    """The same of any number of nodes, numbered from 1."""
     job = job_of(everything)
     for node in everything:
         yield from _look(job, node, fault).captures()
