@@ -32,7 +32,12 @@ class NodeGpus:
 
 
 def gpus_of(evidence: Evidence) -> dict[str, NodeGpus]:
-    """By node."""
+    """By node; made once for all rules, which only read it."""
+    found: dict[str, NodeGpus] = evidence.derived("gpus", lambda: _gpus_of(evidence))
+    return found
+
+
+def _gpus_of(evidence: Evidence) -> dict[str, NodeGpus]:
     found: dict[str, NodeGpus] = {}
     for seen in evidence.of("gpu.state"):
         there = found.setdefault(seen.node, NodeGpus(seen.node))

@@ -74,6 +74,12 @@ class Times:
         return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
 
 
+def times_of(evidence: Evidence) -> Times:
+    """Made once for all rules."""
+    found: Times = evidence.derived("times", lambda: Times(evidence))
+    return found
+
+
 Ends = tuple[float | None, float | None]  # the end of a span: in UTC, and as printed
 
 

@@ -26,7 +26,7 @@ from probes.diagnosis.rules._gpu_sources import (
     row_of,
 )
 from probes.diagnosis.rules._merge import as_one
-from probes.diagnosis.times import Times
+from probes.diagnosis.times import times_of
 
 FULL = "gpu.out_of_memory"
 BURST_S = 180.0  # NVSentinel: lines that belong together are at most 3 min apart
@@ -49,7 +49,7 @@ WEAK = (
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    times = Times(evidence)
+    times = times_of(evidence)
     gpus = gpus_of(evidence)
     by_node: dict[str, list[Fault]] = {}
     for fault in faults(evidence, times):

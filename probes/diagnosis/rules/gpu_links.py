@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import usual
 from probes.diagnosis.job import quoted
-from probes.diagnosis.times import Times
+from probes.diagnosis.times import times_of
 
 LINK, SWITCH, BLOCKED = "gpu.nvlink_error", "gpu.nvswitch_fabric", "gpu.p2p_blocked"
 NOT_READY = ("error 802", "system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY")
@@ -111,7 +111,7 @@ def _fabric(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _blocked(evidence: Evidence) -> Iterator[Hypothesis]:
-    times = Times(evidence)
+    times = times_of(evidence)
     symptoms = [
         (event, log, seen)
         for event, log, seen in evidence.job.said("nccl_warn", "nccl_error", "cuda_error", "traceback", "nccl_link")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from probes.catalog._gpu_facts import Gpu
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.gpus import gpus_of, usual
-from probes.diagnosis.times import Times
+from probes.diagnosis.times import times_of
 
 CAUSE = "gpu.pcie_degraded"
 BUSY = 50  # percent of use, judgement
@@ -96,7 +96,7 @@ def _on_bus(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _errors(evidence: Evidence) -> Iterator[Hypothesis]:
     """Advanced Error Reporting in the kernel log."""
-    times = Times(evidence)
+    times = times_of(evidence)
     for seen in evidence.of("host.kernel_log"):
         said = [finding for finding in seen.findings if finding.code == "kernel.aer"]
         for event, finding in zip(seen.facts.aer, said, strict=False):

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
-from probes.diagnosis.times import Times
+from probes.diagnosis.times import times_of
 
 CAUSE = "host.machine_check"
 PANIC = ("Kernel panic", "Fatal machine check", "Machine check: Processor context")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    times = Times(evidence)
+    times = times_of(evidence)
     for seen in evidence.of("host.kernel_log"):
         facts = seen.facts
         for code, events in (

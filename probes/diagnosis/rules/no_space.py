@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.rules._merge import as_one
-from probes.diagnosis.times import Times
+from probes.diagnosis.times import Times, times_of
 
 CAUSE = "host.disk_full"
 SIGNALS = {
@@ -22,7 +22,7 @@ SHARED = ("/dev/shm", "shm", "shared memory")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    times = Times(evidence)
+    times = times_of(evidence)
     for seen, finding in evidence.findings(*SIGNALS):
         if finding.severity != "bad" or (finding.code.startswith("kernel.") and _old(seen, finding.code, times)):
             continue

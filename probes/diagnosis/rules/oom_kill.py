@@ -8,7 +8,7 @@ from probes.catalog._kernel_events import OomKill
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView
 from probes.diagnosis.rules._merge import as_one
-from probes.diagnosis.times import Times
+from probes.diagnosis.times import times_of
 
 CAUSE = "host.memory_oom_kill"
 TRAINS = ("python", "pt_", "torchrun", "deepspeed", "accelerate")
@@ -26,7 +26,7 @@ def _kills(evidence: Evidence) -> Iterator[Hypothesis]:
     ranks: Mapping[int, RankView] = evidence.job.ranks
     by_pid = {(view.node, view.pid): view for view in ranks.values() if view.pid is not None}
     workers = {(view.node, one.pid): view for view in ranks.values() for one in view.workers}
-    times = Times(evidence)
+    times = times_of(evidence)
     for seen in evidence.of("host.kernel_log"):
         said = [finding for finding in seen.findings if finding.code == "kernel.oom_kill"]
         for kill, finding in zip(seen.facts.oom_kills, said, strict=False):

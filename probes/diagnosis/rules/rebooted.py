@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.times import Times, local
+from probes.diagnosis.times import Times, local, times_of
 
 CAUSE = "host.rebooted"
 SHORT = 0.1  # of the peers' uptime, judgement
@@ -14,7 +14,7 @@ LONG_S = 86_400.0  # judgement: peers that run for less than a day may have been
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    times = Times(evidence)
+    times = times_of(evidence)
     yield from _notices(evidence, times)
     yield from _boots(evidence, times)
     yield from _uptimes(evidence)

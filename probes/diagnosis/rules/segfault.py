@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.times import Times
+from probes.diagnosis.times import times_of
 
 LIBRARY, EXITED = "nccl.library_fault", "fw.rank_exited"
 TRAINS = ("python", "pt_", "torchrun")
@@ -13,7 +13,7 @@ OF_NCCL = ("libnccl", "librccl")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    times = Times(evidence)
+    times = times_of(evidence)
     by_pid = {(view.node, view.pid): view for view in evidence.job.ranks.values() if view.pid is not None}
     for seen in evidence.of("host.kernel_log"):
         said = [finding for finding in seen.findings if finding.code == "kernel.segfault"]

@@ -8,7 +8,7 @@ from probes.catalog._stack_waits import waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.suspects import Suspect
-from probes.diagnosis.times import Times
+from probes.diagnosis.times import times_of
 
 CAUSE = "host.storage_stall"
 SIGNALS = {
@@ -60,7 +60,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _kernel(evidence: Evidence) -> Iterator[Hypothesis]:
     """Servers that are silent still, tasks that hang in a file system, disks that err. What answered again is over."""
-    times = Times(evidence)
+    times = times_of(evidence)
     for seen in evidence.of("host.kernel_log"):
         facts = seen.facts
         for code, events in (
