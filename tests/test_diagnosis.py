@@ -47,7 +47,7 @@ def test_every_cause_has_a_path_and_every_path_names_only_causes_and_probes_that
         for step in path["steps"]:
             assert set(step["causes"]) <= set(causes())
             assert set(step.get("probes", ())) <= set(catalog.load())
-            assert step.get("probes") or step.get("lacks") or step.get("settles"), (
+            assert step.get("probes") or step.get("lacks") or step.get("settles") or step.get("bring"), (
                 f"{path['id']} {step['id']} can never be answered"
             )
     shown = {cause for path in paths() for step in path["steps"] for cause in step["causes"]}

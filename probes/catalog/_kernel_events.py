@@ -50,6 +50,37 @@ class OffBus(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuProblem(Event):
+    """What a GPU driver says without an Xid. `what`: init failed, gsp, version mismatch (NVIDIA); reset, reset failed,
+    ring timeout, uncorrectable, corrected, poison, page fault, lost, init failed (AMD)."""
+
+    bus_id: str  # dddd:bb:dd, "" where the line names no GPU
+    vendor: str  # nvidia, amd
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(Event):
+    """The node is about to stop, or has begun: reboot, shutdown, preemption, maintenance, boot."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class IommuFault(Event):
+    """The IOMMU refused a device's access: DMAR (Intel), AMD-Vi, arm-smmu."""
+
+    device: str  # dddd:bb:dd.f
+
+
+@dataclass(frozen=True, slots=True)
+class NoSpace(Event):
+    """A program or the kernel was told ENOSPC. `device`: the file system where the line names one."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
 class OomKill(Event):
     pid: int
     process: str
@@ -57,6 +88,7 @@ class OomKill(Event):
     cgroup: str
     limit_bytes: int | None
     rss_bytes: int | None  # anonymous memory of the process when it was killed
+    task_cgroup: str = ""  # the killed process's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +129,11 @@ class MachineCheck(Event):
 
 @dataclass(frozen=True, slots=True)
 class NfsStall(Event):
+    """A network file system of any kind."""
+
     server: str
     answering: bool  # an OK stands after the last "not responding"
+    kind: str = "NFS"  # NFS, Lustre, BeeGFS, Ceph, CIFS, GPFS
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +217,9 @@ class KernelLog:
     segfaults: tuple[Segfault, ...] = ()
     oopses: tuple[Oops, ...] = ()
     file_max: tuple[FileMax, ...] = ()
+    gpu_problems: tuple[GpuProblem, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    no_space: tuple[NoSpace, ...] = ()
+    iommu_faults: tuple[IommuFault, ...] = ()
+    first: str = ""  # stamp of the first line that has one, as printed
+    last: str = ""

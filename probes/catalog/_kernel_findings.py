@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from probes import reference
 from probes.catalog._kernel_events import Event, KernelLog, Link, MachineCheck, OomKill, SXid, Xid
+from probes.catalog._kernel_findings_more import more_findings
+from probes.catalog._kernel_when import when as _when
 from probes.core import Finding, Severity
 
 # Of our own judgement, not from a standard: a corrected PCIe or memory error now and then is normal.
@@ -33,6 +34,18 @@ _SXIDS: dict[int, tuple[Severity, str]] = {
 }
 
 
+# Of Xid 149, the link's firmware, as gpud reads NVIDIA's NVLink5 table.
+_SUBCODES_149 = {
+    2: ": signal integrity of the link",
+    4: ": cartridge error, hardware",
+    10: ": the link's PHY timed out, hardware",
+    40: ": the host",
+    **dict.fromkeys((21, 32, 33, 34, 35, 36, 37), ": look at the device at the other end"),
+    **dict.fromkeys((42, 43), ": signal integrity, check the cables"),
+    **dict.fromkeys((15, 16, 17, 18, 22, 38), ": software or a person's doing"),
+}
+
+
 def findings(log: KernelLog) -> Iterator[Finding]:
     """One finding per event, with its count and times."""
     for xid in log.xids:
@@ -42,37 +55,11 @@ def findings(log: KernelLog) -> Iterator[Finding]:
     for gone in log.off_bus:
         says = f"GPU {gone.bus_id} has fallen off the bus, without an Xid, {_when(gone, log)}"
         yield Finding("kernel.gpu_off_bus", "bad", f"{says}: drain the node, cold-cycle it", {"bus_id": gone.bus_id})
+    yield from more_findings(log)
     yield from _tasks(log)
     yield from _pcie(log)
     yield from _storage(log)
     yield from _rdma(log)
-
-
-def _time(stamp: str, at: float | None) -> str:
-    if at is None:
-        return f"{stamp[1:-1]} s after boot" if stamp[:1] == "[" else f"{stamp} (local time)" if stamp else ""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _age(seconds: float) -> str:
-    seconds = max(0.0, seconds)
-    for size, word in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {word}"
-    return f"{seconds:.0f} s"
-
-
-def _when(event: Event, log: KernelLog) -> str:
-    """`629 lines in 12 bursts from ... to ..., the last 3 min before this reading`"""
-    first, last = _time(event.first, event.first_at), _time(event.last, event.last_at)
-    first = first or last
-    text = f"at {first}" if first else "at an unknown time"
-    if event.count > 1:
-        text = f"{event.count} times" + (f" in {event.bursts} bursts" if event.bursts > 1 else "")
-        text += f" from {first} to {last}" if first != last else f" at {first}" if first else ""
-    if log.now is not None and event.last_at is not None:
-        text += f", {'the last ' if event.count > 1 else ''}{_age(log.now - event.last_at)} before this reading"
-    return text
 
 
 @functools.cache
@@ -103,7 +90,8 @@ def _xid(event: Xid, log: KernelLog) -> Finding:
     if event.xid == 63 and any(other.bus_id == event.bus_id and other.xid in ECC for other in log.xids):
         severity, note = "warn", "beside an ECC error: the remap is pending until the GPU is reset"
     if event.subcodes:
-        note += f" (sub-code {', '.join(map(str, event.subcodes))}, link {event.link})"
+        words = _SUBCODES_149.get(event.subcodes[0], "") if event.xid == 149 else ""
+        note += f" (sub-code {', '.join(map(str, event.subcodes))}, link {event.link}{words})"
     return Finding("kernel.xid", severity, f"{says}. To do: {action}. {note[:1].upper()}{note[1:]}", subject)
 
 
@@ -178,7 +166,7 @@ def _check_says(check: MachineCheck, log: KernelLog) -> str:
 
 def _storage(log: KernelLog) -> Iterator[Finding]:
     for nfs in log.nfs_stalls:
-        says = f"NFS server {nfs.server} did not answer, {_when(nfs, log)}"
+        says = f"{nfs.kind} server {nfs.server} did not answer, {_when(nfs, log)}"
         says += "; it answered again" if nfs.answering else "; no OK since"
         yield Finding("kernel.nfs_stall", "info" if nfs.answering else "bad", says, {"server": nfs.server})
     for device in log.read_only:

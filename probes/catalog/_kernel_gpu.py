@@ -5,11 +5,20 @@ Source   the driver's own wording as recorded (tests/fixtures/host.kernel_log); 
 
 from __future__ import annotations
 
-from probes.catalog._kernel_events import OffBus, Peermem, SXid, Xid
+from probes.catalog._kernel_events import GpuProblem, OffBus, Peermem, SXid, Xid
 from probes.catalog._kernel_lines import Line
 from probes.catalog._kernel_tally import BURST_S, Record, Tally
 
 XID13_BURST_S = 15.0  # NVSentinel
+# What the driver says without an Xid (open-gpu-kernel-modules: osinit.c, kernel_gsp.c, nv.c): words, what it is.
+_PROBLEMS = (
+    (
+        ("RmInitAdapter failed", "rm_init_adapter failed", "probe routine failed", "RmInitNvDevice failed"),
+        "init failed",
+    ),
+    (("API mismatch",), "version mismatch"),
+    (("GSP boot failed", "HeartbeatTimedOut", "GSP task timeout", "GSP crash", "rpcSendMessage failed"), "gsp"),
+)
 OFF_BUS_LINES = 3  # "The NVIDIA GPU ..." and "fallen off the bus" stand on lines of their own
 
 
@@ -58,12 +67,22 @@ class GpuLines:
         if "The NVIDIA GPU " in text:
             self.named, self.named_left = bus_id(text.partition("The NVIDIA GPU ")[2]), OFF_BUS_LINES
         if "fallen off the bus" not in text:
-            return False
+            return self._problem(line)
         after = text.partition("NVRM: GPU ")[2].removeprefix("at ")
         bus = bus_id(after.partition(" ")[0].rstrip(":")) or (self.named if self.named_left >= 0 else "")
         if bus:
             self.tally.count(OffBus, (bus,), line, bus_id=bus)
         return bool(bus)
+
+    def _problem(self, line: Line) -> bool:
+        """`NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x24:0x65:1424)`, and what else comes without a number."""
+        what = next((what for words, what in _PROBLEMS if any(word in line.text for word in words)), "")
+        if not what:
+            return False
+        after = line.text.partition("GPU ")[2].removeprefix("at ")
+        bus = bus_id(after.partition(" ")[0].rstrip(":"))
+        self.tally.count(GpuProblem, ("nvidia", bus, what), line, bus_id=bus, vendor="nvidia", what=what)
+        return True
 
     def _xid(self, line: Line) -> bool:
         """`NVRM: Xid (PCI:0000:38:00): 13, pid=1, name=python3, text`; MIG puts ` GPU-I:05` after the bus id."""

@@ -25,7 +25,9 @@ class Line:
     at: float | None  # None: the log does not say (local time, no year, or seconds since a boot at an unknown time)
     order: float | None
     stamp: str  # the time as printed, "" when there is none
-    text: str  # the message alone
+    text: str  # the message alone, "" when another program wrote it
+    program: str = ""  # that other program, of syslog or the journal
+    said: str = ""  # and what it wrote
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,10 @@ def _line(raw: str, clock: Clock) -> Line:
     if rest.startswith("["):
         if found := _bracket(rest, clock):
             return found
-    elif rest[4:5] == "-" and rest[10:11] == "T":
-        if found := _iso(rest, clock):
+    elif rest[4:5] == "-" and rest[10:11] in ("T", " "):
+        if found := _iso(rest):
             return found
-    elif rest[:3] in _MONTHS and rest[3:4] == " " and (found := _syslog(rest, clock)):
+    elif rest[3:4] == " " and (found := _full(rest) if rest[8:9] == "-" else _month(rest, clock)):
         return found
     return Line(None, None, "", raw.strip())
 
@@ -99,7 +101,9 @@ def _bracket(rest: str, clock: Clock) -> Line | None:
     word = inside.strip()
     if word.replace(".", "", 1).isdigit() and word.isascii():
         mono = float(word)
-        return Line(clock.wall(mono), mono, f"[{word}]", text.strip())
+        # journalctl -o short-monotonic puts the node and the writer between
+        message = text.partition(" kernel: ")[2] if " kernel: " in text[:90] else text
+        return Line(clock.wall(mono), mono, f"[{word}]", message.strip())
     try:
         at = datetime.strptime(word, "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
     except ValueError:
@@ -107,17 +111,31 @@ def _bracket(rest: str, clock: Clock) -> Line | None:
     return Line(None, at, word, text.strip())  # without a time zone
 
 
-def _iso(rest: str, clock: Clock) -> Line | None:
+def _iso(rest: str) -> Line | None:
     """`2025-01-21T02:21:33,498559+00:00 text`; journalctl puts `node kernel:` between, and may write +0000."""
-    stamp, _, text = rest.partition(" ")
+    stamp, _, text = rest.partition(" ") if rest[10:11] == "T" else (rest[:19], "", rest[19:].lstrip("0123456789.,"))
     try:
         at = datetime.fromisoformat(stamp)
         seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
-    message = _message(text)
-    inner = _bracket(message, clock) if message.startswith("[") else None  # rsyslog keeps the kernel's own stamp
-    return Line(seconds, seconds, stamp, inner.text if inner else message)
+    # Without a zone it is the node's local time: it orders lines, and is no time in UTC.
+    return _of_writer(Line(seconds if at.tzinfo else None, seconds, stamp, ""), text.strip())
+
+
+def _full(rest: str) -> Line | None:
+    """`Tue 2025-01-21 02:21:33 UTC node kernel: text` of journalctl -o short-full. Of the zones only UTC is certain."""
+    stamp, zone, text = rest[4:23], *rest[24:].partition(" ")[::2]
+    try:
+        seconds = datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    utc = zone in ("UTC", "GMT")
+    return _of_writer(Line(seconds if utc else None, seconds, f"{stamp} UTC" if utc else stamp, ""), text)
+
+
+def _month(rest: str, clock: Clock) -> Line | None:
+    return _syslog(rest, clock) if rest[:3] in _MONTHS else None
 
 
 def _syslog(rest: str, clock: Clock) -> Line | None:
@@ -129,21 +147,31 @@ def _syslog(rest: str, clock: Clock) -> Line | None:
         seconds = datetime.strptime(f"2000-{month}-{int(day)} {time}", "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
     except ValueError:
         return None
-    text = _message(rest[16:])
-    inner = _bracket(text, clock) if text.startswith("[") else None
-    message = inner.text if inner else text
+    text = (
+        rest[16:] if rest[15:16] == " " else rest[15:].lstrip(".0123456789").lstrip()
+    )  # short-precise has microseconds
+    found = _of_writer(Line(None, seconds.timestamp(), stamp, ""), text)
+    inner = _bracket(_message(text)[0], clock) if found.text and "kernel: [" in text[:120] else None
     if inner and inner.at is not None:
-        return Line(inner.at, inner.order, stamp, message)
-    return Line(None, seconds.timestamp(), stamp, message)
+        return Line(inner.at, inner.order, stamp, found.text)
+    return found
 
 
-def _message(text: str) -> str:
-    """What the kernel said after `node kernel: `; "" when `node name[12]: ` shows another program's line."""
+def _of_writer(line: Line, text: str) -> Line:
+    """The line with its message, without the kernel's own stamp that rsyslog keeps."""
+    message, program, said = _message(text)
+    inner = _bracket(message, Clock()) if message.startswith("[") else None
+    return Line(line.at, line.order, line.stamp, inner.text if inner else message, program, said)
+
+
+def _message(text: str) -> tuple[str, str, str]:
+    """What the kernel said after `node kernel: `, or "", the program and what it said of `node name[12]: text`."""
     word, _, rest = text.partition(" ")
     if word == "kernel:":
-        return rest.strip()
+        return rest.strip(), "", ""
     name, _, after = rest.partition(" ")
     if name == "kernel:":
-        return after.strip()
-    other = name.endswith("]:") and "[" in name and not after.startswith("segfault")
-    return "" if other else text.strip()
+        return after.strip(), "", ""
+    if name.endswith("]:") and "[" in name and not after.startswith("segfault"):
+        return "", name.partition("[")[0][:64], after.strip()
+    return text.strip(), "", ""

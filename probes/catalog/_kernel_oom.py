@@ -46,6 +46,7 @@ class OomLines:
         rest = line.text.partition("oom-kill:constraint=")[2]
         self.oom["constraint"] = rest.partition(",")[0][:40]
         self.oom["cgroup"] = rest.partition("oom_memcg=")[2].partition(",")[0][:400]
+        self.oom["task_cgroup"] = rest.partition(",task_memcg=")[2].partition(",")[0][:400]
         name, _, tail = rest.partition(",task=")[2].rpartition(",pid=")
         pid = number(tail)
         if pid is None:
@@ -83,5 +84,12 @@ class OomLines:
         return True
 
     def _killed(self, line: Line, pid: int, name: str) -> Record:
-        fields = {"constraint": "", "cgroup": "", "limit_bytes": None, "rss_bytes": None} | self.oom
+        fields: dict[str, Any] = {
+            "constraint": "",
+            "cgroup": "",
+            "limit_bytes": None,
+            "rss_bytes": None,
+            "task_cgroup": "",
+        }
+        fields |= self.oom
         return self.tally.note(OomKill, (pid,), line, pid=pid, process=name[:64], **fields)

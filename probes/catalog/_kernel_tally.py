@@ -52,7 +52,7 @@ class Tally:
     def find(self, kind: type[Event], *key: Any) -> Record | None:
         return self._open.get((kind, *key))
 
-    def note(self, kind: type[Event], key: Key, line: Line, burst_s: float = BURST_S, **fields: Any) -> Record:
+    def note(self, kind: type[Event], key: Key, line: Line, /, burst_s: float = BURST_S, **fields: Any) -> Record:
         """The open record of this kind and key, or a new one with `fields`. Does not count: see `count`."""
         record = self._open.get((kind, *key))
         pause = _pause(record.last, line) if record else 0.0
@@ -66,7 +66,7 @@ class Tally:
         record.last = line if line.stamp or line.order is not None else record.last
         return record
 
-    def count(self, kind: type[Event], key: Key, line: Line, burst_s: float = BURST_S, **fields: Any) -> Record:
+    def count(self, kind: type[Event], key: Key, line: Line, /, burst_s: float = BURST_S, **fields: Any) -> Record:
         record = self.note(kind, key, line, burst_s, **fields)
         record.count += 1
         return record

@@ -137,10 +137,13 @@ def findings(state: GpuState) -> Iterator[Finding]:
 
 
 def _subject(gpu: Gpu) -> dict[str, str | int]:
-    return {"bus_id": gpu.bus_id} if gpu.index is None else {"gpu": gpu.index, "bus_id": gpu.bus_id}
+    subject: dict[str, str | int] = {} if gpu.index is None else {"gpu": gpu.index}
+    return subject | {"bus_id": gpu.bus_id} if gpu.bus_id else subject
 
 
 def _named(gpu: Gpu) -> str:
+    if not gpu.bus_id:  # a list of GPUs tells none
+        return f"GPU {gpu.index}" if gpu.index is not None else "a GPU"
     return f"GPU at {gpu.bus_id}" if gpu.index is None else f"GPU {gpu.index} at {gpu.bus_id}"
 
 

@@ -62,7 +62,7 @@ def parse(text: str) -> Clock:
     offset = bound = trip = None
     if parts.get("golden15/pings"):
         offset, bound, trip = _offset(parts["golden15/pings"])
-    service, synchronised, believed = _service(parts)
+    service, synchronised, believed = service_of(parts)
     return Clock(offset, bound, trip, service, synchronised, believed)
 
 
@@ -90,7 +90,8 @@ def _offset(text: str) -> tuple[float, float, float]:
     return (low + high) / 2, (high - low) / 2, trip
 
 
-def _service(parts: Mapping[str, str]) -> tuple[str, bool | None, float | None]:
+def service_of(parts: Mapping[str, str]) -> tuple[str, bool | None, float | None]:
+    """(service, whether it is in step, what it believes the offset to be): None where it does not say."""
     if chrony := parts.get("chronyc -n tracking"):
         lines = dict(line.split(":", 1) for line in chrony.splitlines() if ":" in line)
         pairs = {key.strip(): value.strip() for key, value in lines.items()}
@@ -139,8 +140,17 @@ def findings(clock: Clock) -> Iterator[Finding]:
             yield Finding("host.clock_offset", "bad", f"{says}: elastic rendezvous fails beyond {ELASTIC_S:g} s")
         elif certain > WARN_S:
             yield Finding("host.clock_offset", "warn", f"{says}: times in its logs are corrected by this")
+    elif clock.service_offset_s is not None and abs(clock.service_offset_s) > WARN_S:
+        where = "ahead of" if clock.service_offset_s > 0 else "behind"
+        says = f"clock is {abs(clock.service_offset_s):.3f} s {where} its source, says {clock.service}"
+        far = abs(clock.service_offset_s) > ELASTIC_S
+        more = f": elastic rendezvous fails beyond {ELASTIC_S:g} s" if far else ""
+        yield Finding("host.clock_offset", "bad" if far else "warn", says + more)
     if clock.synchronised is False:
-        yield Finding("host.clock_unsynchronised", "warn", "the node's clock is not synchronised to any time source")
+        says = "the node's clock is not synchronised to any time source"
+        if clock.offset_s is not None and clock.bound_s is not None and abs(clock.offset_s) + clock.bound_s <= WARN_S:
+            says += f"; it is only {abs(clock.offset_s):.3f} s from ours now, which harms nothing yet"
+        yield Finding("host.clock_unsynchronised", "warn", says)
 
 
 PROBE = Probe(

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from probes.catalog import _kernel_events as events
+from probes.catalog._kernel_amd import AmdLines
 from probes.catalog._kernel_findings import findings
 from probes.catalog._kernel_gpu import GpuLines
 from probes.catalog._kernel_lines import Clock, log_lines
+from probes.catalog._kernel_netfs import NetfsLines
 from probes.catalog._kernel_node import NodeLines
+from probes.catalog._kernel_notices import NoticeLines
 from probes.catalog._kernel_oom import OomLines
 from probes.catalog._kernel_tally import Tally
 from probes.core import ParseError, Probe, clean, sections
@@ -36,7 +39,8 @@ def _collect() -> Mapping[str, str]:
         "pcie bus error", "mce:", "edac", "hardware error", "machine check", "mlx5", "infiniband", "not responding",
         ": server ", "i/o error", "medium error", "target error", "ext4-fs error", "read-only", "readonly", "xfs (",
         "nvme", "segfault", "traps:", "panic", "oops", "bug:", "kernel bug", "general protection", "divide error",
-        "file-max limit", "been shut down", "ting down file",
+        "file-max limit", "been shut down", "ting down file", "amdgpu", "lustre", "beegfs", "ceph: ", "cifs: ", "mmfs",
+        "no space left", "quota exceeded", "reboot: ", "linux version", "dmar:", "amd-vi",
     )  # fmt: skip
 
     def kernel_log() -> tuple[str, str]:
@@ -138,13 +142,15 @@ def _dropped(text: str) -> tuple[int | None, int | None]:
 
 def _log(text: str, source: str, clock: Clock, boot_id: str, dropped: int | None, over: int | None) -> events.KernelLog:
     tally = Tally()
-    gpu, oom, node = GpuLines(tally), OomLines(tally), NodeLines(tally)
+    readers = tuple(kind(tally) for kind in (GpuLines, AmdLines, OomLines, NetfsLines, NoticeLines, NodeLines))
     count = stamped = known = 0
+    first = last = ""
     for line in log_lines(text, clock):
         if line.text or line.stamp:
             count += 1
             stamped += bool(line.stamp)
-            known += gpu.take(line) or oom.take(line) or node.take(line)
+            first, last = first or line.stamp, line.stamp or last
+            known += any(reader.take(line) for reader in readers)
     if count and not stamped and not known:
         raise ParseError(f"expected a kernel log, found {text.strip()[:80]!r}")
     off_bus = _without_79(tally)
@@ -170,6 +176,12 @@ def _log(text: str, source: str, clock: Clock, boot_id: str, dropped: int | None
         segfaults=tally.of(events.Segfault),
         oopses=tally.of(events.Oops),
         file_max=tally.of(events.FileMax),
+        gpu_problems=tally.of(events.GpuProblem),
+        notices=tally.of(events.Notice),
+        no_space=tally.of(events.NoSpace),
+        iommu_faults=tally.of(events.IommuFault),
+        first=first,
+        last=last,
     )  # fmt: skip
 
 

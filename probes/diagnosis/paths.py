@@ -86,6 +86,8 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
             return "suspect", finding.says, seen.ref
     if lacks := step.get("lacks"):
         return "not known", f"Golden15 does not have it yet: {lacks}", ""
+    if bring := step.get("bring"):
+        return _brought(step["files"], bring, evidence)
     if (settles := step.get("settles", "")) in SETTLES:
         settled, why = SETTLES[settles]
         if not settled(evidence):
@@ -118,6 +120,17 @@ def _unsettled(settles: str, evidence: Evidence) -> str:
         if lacking := {view.node for view in of_nodes if view.facts.link_layer == "Ethernet"} - told:
             return f"nobody told the flow control of {len(lacking)} nodes: mlnx_qos -i IF, or dcb pfc show dev IF"
     return ""
+
+
+def _brought(kinds: Sequence[str], bring: str, evidence: Evidence) -> tuple[State, str, str]:
+    """What files alone can answer: for all nodes, or what would be needed for it."""
+    told = [one for kind in kinds for one in evidence.all_of(kind) if one.outcome in ANSWERED]
+    missing = len(set(evidence.nodes) - {one.node for one in told})
+    if not told:
+        return "not known", f"no file here tells it: the output of {bring} would", ""
+    if missing:
+        return "not known", f"{missing} of {len(evidence.nodes)} nodes are missing: {bring} would tell", ""
+    return "ruled out", f"{len(told)} file{'s' * (len(told) > 1)} of it, nothing speaks for it", told[0].ref
 
 
 def _settled(evidence: Evidence) -> bool:

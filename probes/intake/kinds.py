@@ -43,16 +43,13 @@ _KERNEL = re.compile(
     r"(?:\[ {0,8}\d{1,9}\.\d{3,6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{0,80};"
-    r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,32}) \S{1,80} kernel:"
+    r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+    r"|(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
+    r" \S{1,80} kernel:"
 )
 _BY_KERNEL = re.compile(r"dmesg|kern(?:el)?[._-]|journal|kmsg|syslog|messages", re.I)
 # (how a line begins, what the file is): tools that people bring the output of and nothing here reads.
-_TOOLS = (
-    ("<nvidia_smi_log>", "nvidia-smi -q -x: save it without -x"),
-    ("| NVIDIA-SMI ", "the table of nvidia-smi: save nvidia-smi -q, which tells more"),
-    ("Reference ID    :", "chronyc: host.clock reads it in its own capture only"),
-    ("<system ", "a topology of NCCL: no probe reads it yet"),
-)
+_TOOLS = (("<system ", "a topology of NCCL: no probe reads it yet"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +105,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         text = text[status.end() :]
     if _CONCLUSIONS.match(item.name):
         return Other("says what somebody wrote about it: no evidence")
+    if item.name.lower().endswith((".csv", ".tsv")) and (tool := tool_of(text[:HEAD], item.name)) is not None:
+        return Known("tool", text, tool=tool)
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)

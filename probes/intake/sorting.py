@@ -31,13 +31,16 @@ from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, joined, log_file, whole_text
 from probes.intake.names import stem
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, process_table
+from probes.intake.tools import Tool, process_table, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
-_KERNEL_HOST = re.compile(r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,32}) ([\w.-]{1,80}) kernel:")
+_KERNEL_HOST = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
+    r" ([\w.-]{1,80}) kernel:"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,7 @@ class _Sorter:
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
             self._of_node(item, probe, self._whole(item, known.text) if known.kind == "kernel log" else known.text)
         elif known.tool is not None:
-            self._tool(item, known.tool, known.text)
+            self._tools(item, known.tool, known.text)
         else:
             self._log(item, known)
 
@@ -298,6 +301,19 @@ class _Sorter:
         host = max(set(hosts), key=hosts.count) if hosts else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
+
+    def _tools(self, item: Item, first: Tool, text: str) -> None:
+        """One output may tell several things. It is refused only where nothing could read it."""
+        refused: ParseError | None = None
+        read = False
+        for tool in dict.fromkeys((first, *tools_of(text[:HEAD], item.name))):
+            try:
+                self._tool(item, tool, text)
+                read = True
+            except ParseError as error:
+                refused = refused or error
+        if refused is not None and not read:
+            raise refused
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
         facts = tool.named(tool.read(text), str(item.inside))

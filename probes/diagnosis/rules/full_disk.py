@@ -1,4 +1,4 @@
-"""A file system of a node is full: what writes to it fails."""
+"""A file system of a node is full, or out of inodes. That a rank failed on it, `no_space` reads from the rank's log."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ CAUSE = "host.disk_full"
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    for seen, finding in evidence.findings("host.disk_full"):
+    for seen, finding in evidence.findings("host.disk_full", "host.inodes_full"):
         if finding.severity == "bad":
             yield Hypothesis(
                 CAUSE,
-                {"node": seen.node},
+                {"node": seen.node} if seen.node else {},
                 f"A file system of {seen.node or 'a node'} is full: {finding.says}",
                 (Reason(finding.says, seen.ref),),
                 ("disk_full",),
                 would_change=("room on it at a second look",),
-                nodes=frozenset({seen.node}),
             )
 
 

@@ -4,38 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from probes.catalog._kernel_events import OomKill
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView
+from probes.diagnosis.rules._merge import as_one
+from probes.diagnosis.times import times_of
 
 CAUSE = "host.memory_oom_kill"
 TRAINS = ("python", "pt_", "torchrun", "deepspeed", "accelerate")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    """One hypothesis for each node: the kernel often kills one process of a job after another."""
+    told = list(_kills(evidence))
+    mine = [one for one in told if one.signals[0] != "oom_of_another"]
+    yield from as_one(mine, ("node",), "%d more processes were killed there")
+    yield from (one for one in told if one not in mine)
+
+
+def _kills(evidence: Evidence) -> Iterator[Hypothesis]:
     ranks: Mapping[int, RankView] = evidence.job.ranks
     by_pid = {(view.node, view.pid): view for view in ranks.values() if view.pid is not None}
+    workers = {(view.node, one.pid): view for view in ranks.values() for one in view.workers}
+    times = times_of(evidence)
     for seen in evidence.of("host.kernel_log"):
-        for kill in seen.facts.oom_kills:
-            view = by_pid.get((seen.node, kill.pid)) or _ended(evidence, seen, kill.pid)
-            trains = view is not None or kill.process.startswith(TRAINS)
-            says = next(
-                (f.says for f in seen.findings if f.code == "kernel.oom_kill" and f.subject.get("pid") == kill.pid), ""
-            )
-            if _before_the_job(evidence, seen, kill.last_at):
+        said = [finding for finding in seen.findings if finding.code == "kernel.oom_kill"]
+        for kill, finding in zip(seen.facts.oom_kills, said, strict=False):
+            view = by_pid.get((seen.node, kill.pid)) or workers.get((seen.node, kill.pid))
+            view = view or _ended(evidence, seen, kill.pid)
+            old = times.old(seen.node, kill.last_at, kill.last)
+            if old == "yes":
                 continue
+            signals: tuple[str, ...] = ("oom_of_training",) if view is not None else (_by_name(evidence, seen, kill),)
             subject: dict[str, str | int] = {"node": seen.node, "pid": kill.pid}
             if view is not None:
                 subject["rank"] = view.rank
             yield Hypothesis(
                 CAUSE,
                 subject,
-                f"On {seen.node or 'a node'} {says or f'the kernel killed {kill.process} ({kill.pid}) for memory'}",
-                (Reason(says or f"the kernel killed {kill.process} ({kill.pid})", seen.ref),),
-                ("oom_of_training",) if trains else ("oom_of_another",),
+                f"On {seen.node or 'a node'} {finding.says}",
+                (Reason(finding.says, seen.ref),),
+                (*signals, "fault_before_job") if old and view is None else signals,
                 would_change=("the job without a process that ended on this node",),
                 ranks=frozenset({view.rank}) if view is not None else frozenset(),
-                nodes=frozenset({seen.node}),
+                nodes=frozenset({seen.node}) if signals[0] != "oom_of_another" else frozenset(),
             )
+
+
+def _by_name(evidence: Evidence, seen: Seen, kill: OomKill) -> str:
+    """Of the job, by its control group or its name. A name says little where the job's own processes are all known."""
+    slurm = evidence.job.name[1] if evidence.job.name else None
+    if slurm and f"job_{slurm}/" in f"{kill.task_cgroup}/":
+        return "oom_of_training"
+    if not kill.process.startswith(TRAINS):
+        return "oom_of_another"
+    known = [view for view in evidence.job.ranks.values() if view.node == seen.node and view.place is not None]
+    return "oom_of_training_by_name" if known else "oom_of_training"
 
 
 def _ended(evidence: Evidence, seen: Seen, pid: int) -> RankView | None:
@@ -45,16 +69,6 @@ def _ended(evidence: Evidence, seen: Seen, pid: int) -> RankView | None:
             view: RankView = evidence.job.view(event.rank)
             return view
     return None
-
-
-def _before_the_job(evidence: Evidence, seen: Seen, at: float | None) -> bool:
-    """Old news: the job's ranks on this node started after it."""
-    starts = [
-        view.place.start_time
-        for view in evidence.job.ranks.values()
-        if view.node == seen.node and view.place is not None and view.place.start_time
-    ]
-    return bool(at is not None and starts and at < min(starts) - 1)
 
 
 RULE = Rule((CAUSE,), judge)

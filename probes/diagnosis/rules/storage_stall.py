@@ -6,19 +6,30 @@ from collections.abc import Iterator
 
 from probes.catalog._stack_waits import waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.suspects import Suspect
+from probes.diagnosis.times import times_of
 
 CAUSE = "host.storage_stall"
 SIGNALS = {
     "host.nfs_silent": "storage_silent",
     "host.disk_silent": "storage_silent",
-    "kernel.nfs_stall": "storage_in_kernel_log",
 }
+# Functions and modules of file systems and disks in which a hung task waits.
+OF_STORAGE = ("nfs", "rpc", "sunrpc", "lustre", "ptlrpc", "ldlm", "ll_", "osc", "mdc", "lov", "ceph", "beegfs", "cifs",
+    "mmfs", "jbd2", "ext4", "xfs", "btrfs", "io_schedule", "blk_", "nvme", "dm_", "submit_bio", "fuse",
+    "writeback")  # fmt: skip
 FILES = ("nfs", "rpc_", "fuse", "lustre", "ll_", "cl_sync", "ceph", "io_schedule", "folio_wait", "wait_on_page",
     "fifo_open", "wait_for_partner", "jbd2", "xfs_", "ext4_", "blk_")  # fmt: skip
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    told = list(_kernel(evidence))
+    of_servers = [one for one in told if "server" in one.subject]
+    yield from as_one(of_servers, ("server",), "%d more nodes say the same")
+    hung = [one for one in told if one.signals[0] == "storage_hung_task"]
+    yield from as_one(hung, (), "%d more tasks hang so")
+    yield from (one for one in told if one not in of_servers and one not in hung)
     for seen, finding in evidence.findings(*SIGNALS):
         if finding.severity == "bad":
             subject = {key: finding.subject[key] for key in ("mount", "device", "server") if key in finding.subject}
@@ -45,6 +56,49 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 ranks=frozenset({rank}),
                 nodes=frozenset({view.node}),
             )
+
+
+def _kernel(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Servers that are silent still, tasks that hang in a file system, disks that err. What answered again is over."""
+    times = times_of(evidence)
+    for seen in evidence.of("host.kernel_log"):
+        facts = seen.facts
+        for code, events in (
+            ("kernel.nfs_stall", facts.nfs_stalls),
+            ("kernel.hung_task", facts.hung_tasks),
+            ("kernel.io_error", facts.io_errors),
+            ("kernel.nvme", facts.nvme),
+        ):
+            said = [finding for finding in seen.findings if finding.code == code]
+            for event, finding in zip(events, said, strict=False):
+                signal = _signal(code, event)
+                if finding.severity == "info" or not signal:
+                    continue
+                old = times.old(seen.node, event.last_at, event.last)
+                if old == "yes":
+                    continue
+                kept = ("server", "device")
+                subject = {key: finding.subject[key] for key in kept if key in finding.subject}
+                sure = signal in ("storage_in_kernel_log", "storage_hung_task") and not old
+                yield Hypothesis(
+                    CAUSE,
+                    ({"node": seen.node} if seen.node else {}) | subject,
+                    f"Storage of {seen.node or 'a node'} does not answer: {finding.says}",
+                    (Reason(finding.says, seen.ref),),
+                    (signal, "fault_before_job") if old else (signal,),
+                    would_change=("the same mount, answering",),
+                    nodes=frozenset({seen.node}) if sure else frozenset(),
+                )
+
+
+def _signal(code: str, event: object) -> str:
+    if code == "kernel.hung_task":
+        where, modules = getattr(event, "where", ""), getattr(event, "modules", ())
+        if any("nvidia" in name for name in modules):
+            return ""  # told by gpu_driver_hang
+        mine = any(part in where for part in OF_STORAGE) or any(name.startswith(OF_STORAGE) for name in modules)
+        return "storage_hung_task" if mine else ""
+    return {"kernel.nfs_stall": "storage_in_kernel_log"}.get(code, "disk_errors")
 
 
 def _in_files(suspect: Suspect) -> Reason | None:

@@ -52,3 +52,8 @@ def facts_of_tool(probe: str) -> Any:
 def tool_of(head: str, name: str) -> Tool | None:
     """The first tool whose output this is."""
     return next((tool for tool in tools() if tool.fits(head, name)), None)
+
+
+def tools_of(head: str, name: str) -> tuple[Tool, ...]:
+    """Every tool whose output this is: `uptime` tells load and boot, `lspci -vvv` devices and access control."""
+    return tuple(tool for tool in tools() if tool.fits(head, name))

@@ -1,0 +1,118 @@
+"""A GPU's PCIe link is narrower or slower than that of its peers, or its bus errs.
+
+The width never changes at idle. The generation does: generation 1 at idle is power saving, so it counts under load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.catalog._gpu_facts import Gpu
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.gpus import gpus_of, usual
+from probes.diagnosis.times import times_of
+
+CAUSE = "gpu.pcie_degraded"
+BUSY = 50  # percent of use, judgement
+STORM = 1000  # corrected errors, judgement: a bad link prints thousands, a good one a few
+ALL_ONES = 63
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    yield from _links(evidence)
+    yield from _on_bus(evidence)
+    yield from _errors(evidence)
+
+
+def _links(evidence: Evidence) -> Iterator[Hypothesis]:
+    nodes = gpus_of(evidence)
+    every = [gpu for there in nodes.values() for gpu in there.gpus.values()]
+    for node, there in nodes.items():
+        for key, gpu in there.gpus.items():
+            if not gpu.answered:
+                continue
+            peers = [one for one in every if one is not gpu and one.name == gpu.name and one.answered]
+            width, most, count = usual([one.pcie_width for one in peers])
+            if gpu.pcie_width and gpu.pcie_width != ALL_ONES and isinstance(width, int) and most * 2 > count:
+                if gpu.pcie_width < width:
+                    says = f"runs on {gpu.pcie_width} PCIe lanes, its peers on {width}"
+                    yield _found(node, gpu, says, there.refs[key], "pcie_narrower_than_peers")
+            elif not peers and gpu.pcie_width and gpu.pcie_width_max and gpu.pcie_width * 2 <= gpu.pcie_width_max:
+                says = f"runs on {gpu.pcie_width} of {gpu.pcie_width_max} PCIe lanes"
+                yield _found(node, gpu, says, there.refs[key], "pcie_narrow")
+            yield from _slow(node, gpu, peers, there.refs[key])
+
+
+def _slow(node: str, gpu: Gpu, peers: list[Gpu], ref: str) -> Iterator[Hypothesis]:
+    """Generation, both under load."""
+    busy = [one for one in peers if (one.utilisation_percent or 0) >= BUSY]
+    usually, most, count = usual([one.pcie_gen for one in busy])
+    if not isinstance(usually, int) or most * 2 <= count or (gpu.utilisation_percent or 0) < BUSY:
+        return
+    if gpu.pcie_gen is not None and gpu.pcie_gen < usually:
+        says = f"runs at PCIe generation {gpu.pcie_gen} under load, its busy peers at {usually}"
+        yield _found(node, gpu, says, ref, "pcie_narrower_than_peers")
+
+
+def _found(node: str, gpu: Gpu, says: str, ref: str, signal: str) -> Hypothesis:
+    subject: dict[str, str | int] = {"node": node} if node else {}
+    subject |= {"bus_id": gpu.bus_id} if gpu.bus_id else {}
+    subject |= {} if gpu.index is None else {"gpu": gpu.index}
+    name = f"GPU {gpu.index} ({gpu.bus_id})" if gpu.index is not None else f"GPU {gpu.bus_id}"
+    strong = signal == "pcie_narrower_than_peers"
+    return Hypothesis(
+        CAUSE,
+        subject,
+        f"{name} on {node or 'a node'} {says}",
+        (Reason(f"{name} {says}", ref),),
+        (signal,),
+        against=(Reason("a narrow link is slow: by itself it stops no collective", ref),),
+        would_change=("the same width and generation as its peers under load",),
+        nodes=frozenset({node}) if strong else frozenset(),
+    )
+
+
+def _on_bus(evidence: Evidence) -> Iterator[Hypothesis]:
+    """lspci: a GPU's own link against that of the others on its node."""
+    for seen in evidence.of("host.pci"):
+        gpus = seen.facts.of("gpu")
+        width, most, count = usual([gpu.width for gpu in gpus])
+        for gpu in gpus:
+            if gpu.dead or not gpu.width or not isinstance(width, int) or most * 2 <= count:
+                continue
+            if gpu.width < width:
+                subject: dict[str, str | int] = {"bus_id": gpu.slot}
+                says = f"the GPU at {gpu.slot} runs on {gpu.width} PCIe lanes, the others on {width}"
+                yield Hypothesis(
+                    CAUSE,
+                    subject | ({"node": seen.node} if seen.node else {}),
+                    f"On {seen.node or 'a node'} {says}",
+                    (Reason(says, seen.ref),),
+                    ("pcie_narrower_than_peers",),
+                    would_change=("the same width as the others",),
+                    nodes=frozenset({seen.node}),
+                )
+
+
+def _errors(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Advanced Error Reporting in the kernel log."""
+    times = times_of(evidence)
+    for seen in evidence.of("host.kernel_log"):
+        said = [finding for finding in seen.findings if finding.code == "kernel.aer"]
+        for event, finding in zip(seen.facts.aer, said, strict=False):
+            if finding.severity == "info" or times.old(seen.node, event.last_at, event.last):
+                continue
+            serious = {"fatal": "pcie_fatal_errors", "nonfatal": "pcie_uncorrected_errors"}
+            signal = serious.get(event.severity, "pcie_error_storm" if event.count >= STORM else "pcie_some_errors")
+            yield Hypothesis(
+                CAUSE,
+                {"node": seen.node, "device": event.device} if seen.node else {"device": event.device},
+                f"On {seen.node or 'a node'} {finding.says}",
+                (Reason(finding.says, seen.ref),),
+                (signal,),
+                would_change=("no more of these lines after a reseat",),
+                nodes=frozenset({seen.node}) if signal != "pcie_some_errors" else frozenset(),
+            )
+
+
+RULE = Rule((CAUSE,), judge)

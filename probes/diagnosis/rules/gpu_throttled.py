@@ -1,0 +1,156 @@
+"""Clocks held down by heat or by the power brake. A software power cap alone is how a loaded GPU works.
+
+A throttled GPU is slow and does not stop: what it explains is a late rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from probes.catalog._gpu_facts import Gpu
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.gpus import NodeGpus, gpus_of
+
+CAUSE = "gpu.throttled"
+HELD = ("hw_power_brake_slowdown", "hw_thermal_slowdown", "hw_slowdown", "sw_thermal_slowdown")
+WORDS = {
+    "hw_power_brake_slowdown": "held back by the external power brake (power supply, rack or BMC)",
+    "hw_thermal_slowdown": "slowed down by its hardware because it is too hot",
+    "hw_slowdown": "slowed down by its hardware, which does not say why",
+    "sw_thermal_slowdown": "slowed down by the driver because it is hot",
+}
+BUSY = 80  # percent of use, judgement: below it clocks may be low for want of work
+LOW = 0.75  # of the peers' clock, judgement: boards of one model differ by a few percent
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    nodes = gpus_of(evidence)
+    every = [gpu for there in nodes.values() for gpu in there.gpus.values() if gpu.answered]
+    held = {node: [gpu for gpu in there.gpus.values() if _reason(gpu)] for node, there in nodes.items()}
+    free = sum(gpu.reasons is not None for gpu in every) - sum(map(len, held.values()))
+    for node, some in held.items():
+        there = nodes[node]
+        answered = [gpu for gpu in there.gpus.values() if gpu.answered]
+        if some and len(some) > 1 and len(some) * 2 > len(answered):
+            yield _of_node(node, some, there, free)
+        else:
+            for gpu in some:
+                yield _of_gpu(node, gpu, there, free > 0)
+    yield from _below_peers(nodes, every)
+    yield from _sampled(evidence)
+
+
+def _reason(gpu: Gpu) -> str:
+    return next((reason for reason in HELD if reason in (gpu.reasons or ())), "")
+
+
+def _down(gpu: Gpu) -> bool:
+    """Half of its clock, or less: nvml.h on HW Slowdown."""
+    return bool(gpu.sm_mhz is not None and gpu.sm_max_mhz and gpu.sm_mhz <= gpu.sm_max_mhz / 2)
+
+
+def _says(gpu: Gpu) -> str:
+    clock = f": SM clock {gpu.sm_mhz} of {gpu.sm_max_mhz} MHz" if gpu.sm_mhz is not None else ""
+    heat = f", {gpu.temperature_c} C" if gpu.temperature_c is not None else ""
+    return f"{_named(gpu)} is {WORDS[_reason(gpu)]}{clock}{heat}"
+
+
+def _named(gpu: Gpu) -> str:
+    return f"GPU {gpu.index}" if gpu.index is not None else f"GPU {gpu.bus_id}"
+
+
+def _of_node(node: str, some: list[Gpu], there: NodeGpus, free: int) -> Hypothesis:
+    worst = next((gpu for gpu in some if _down(gpu)), some[0])
+    strong = any(_down(gpu) for gpu in some)
+    signals: tuple[str, ...] = ("throttled_hard",) if strong else ("throttled_a_little",)
+    signals += ("peers_not_throttled",) if free else ()
+    return Hypothesis(
+        CAUSE,
+        {"node": node} if node else {},
+        f"{len(some)} GPUs of {node or 'a node'} are held down: {_says(worst)}",
+        tuple(Reason(_says(gpu), there.refs[_key(there, gpu)]) for gpu in some[:8]),
+        signals,
+        against=(Reason("a throttled GPU is slow: by itself it stops no collective", there.refs[_key(there, worst)]),),
+        would_change=("a second look in which the clocks are up",),
+        nodes=frozenset({node}) if strong else frozenset(),
+    )
+
+
+def _of_gpu(node: str, gpu: Gpu, there: NodeGpus, peers: bool) -> Hypothesis:
+    strong = _down(gpu)
+    signals: tuple[str, ...] = ("throttled_hard",) if strong else ("throttled_a_little",)
+    signals += ("peers_not_throttled",) if peers else ()
+    return Hypothesis(
+        CAUSE,
+        _subject(node, gpu),
+        f"On {node or 'a node'} {_says(gpu)}",
+        (Reason(_says(gpu), there.refs[_key(there, gpu)]),),
+        signals,
+        would_change=("a second look in which its clock is up",),
+        nodes=frozenset({node}) if strong else frozenset(),
+    )
+
+
+def _below_peers(nodes: dict[str, NodeGpus], every: list[Gpu]) -> Iterator[Hypothesis]:
+    """Busy as its peers of the same model, and clearly slower clocked, whatever the driver says of why."""
+    for node, there in nodes.items():
+        for key, gpu in there.gpus.items():
+            if _reason(gpu) or gpu.sm_mhz is None or (gpu.utilisation_percent or 0) < BUSY:
+                continue
+            peers = [
+                one.sm_mhz
+                for one in every
+                if one is not gpu
+                and one.name == gpu.name
+                and one.sm_mhz is not None
+                and (one.utilisation_percent or 0) >= BUSY
+            ]
+            if len(peers) >= 3 and gpu.sm_mhz < LOW * median(peers):
+                says = f"{_named(gpu)} runs at {gpu.sm_mhz} MHz where busy peers run at {median(peers):.0f} MHz"
+                yield Hypothesis(
+                    CAUSE,
+                    _subject(node, gpu),
+                    f"On {node or 'a node'} {says}",
+                    (Reason(says, there.refs[key]),),
+                    ("clock_below_peers",),
+                    would_change=("the same clock as its peers at a second look",),
+                    nodes=frozenset({node}),
+                )
+
+
+def _sampled(evidence: Evidence) -> Iterator[Hypothesis]:
+    """nvidia-smi dmon over seconds, the same way."""
+    every = [(seen, one) for seen in evidence.of("gpu.dmon") for one in seen.facts.gpus]
+    for seen, one in every:
+        if one.clock_mhz is None or (one.sm_percent or 0) < BUSY:
+            continue
+        peers = [o.clock_mhz for _, o in every if o is not one and o.clock_mhz and (o.sm_percent or 0) >= BUSY]
+        if len(peers) >= 3 and one.clock_mhz < LOW * median(peers):
+            heat = f" at {one.temperature_c:.0f} C" if one.temperature_c is not None else ""
+            says = (
+                f"GPU {one.gpu} runs at {one.clock_mhz:.0f} MHz{heat} where busy peers run at {median(peers):.0f} MHz"
+            )
+            yield Hypothesis(
+                CAUSE,
+                {"node": seen.node, "gpu": one.gpu} if seen.node else {"gpu": one.gpu},
+                f"On {seen.node or 'a node'} {says}",
+                (Reason(f"{says} ({one.samples} samples)", seen.ref),),
+                ("clock_below_peers",),
+                would_change=("the same clock as its peers at a second look",),
+                nodes=frozenset({seen.node}),
+            )
+
+
+def _subject(node: str, gpu: Gpu) -> dict[str, str | int]:
+    subject: dict[str, str | int] = {"node": node} if node else {}
+    if gpu.bus_id:
+        subject["bus_id"] = gpu.bus_id
+    return subject if gpu.index is None else subject | {"gpu": gpu.index}
+
+
+def _key(there: NodeGpus, gpu: Gpu) -> str:
+    return next(key for key, one in there.gpus.items() if one is gpu)
+
+
+RULE = Rule((CAUSE,), judge)

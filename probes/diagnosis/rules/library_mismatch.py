@@ -1,0 +1,78 @@
+"""Versions that do not fit together: the driver's library and its module on a node, or a node against the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.gpus import gpus_of
+from probes.diagnosis.job import quoted
+
+CAUSE = "host.library_mismatch"
+TOO_OLD = (
+    "driver version is insufficient",
+    "driver on your system is too old",
+    "forward compatibility was attempted",
+    "CUDA driver version",
+    "PTX was compiled",
+)
+IN_STEP = ("NCCL", "torch", "CUDA", "CUDA runtime", "ROCm")  # what all ranks of a job must share
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    for seen, finding in evidence.findings("gpu.driver_problem", "host.driver_mismatch", "kernel.gpu_problem"):
+        mismatch = "mismatch" in finding.says or finding.subject.get("what") == "version mismatch"
+        if not mismatch and finding.code != "host.driver_mismatch":
+            continue
+        yield _found(
+            seen.node, finding.says, seen.ref, "driver_mismatch" if finding.severity == "bad" else "driver_waits"
+        )
+    for event, log, seen in evidence.job.said("cuda_error", "traceback"):
+        if any(words in event.text for words in TOO_OLD):
+            node = evidence.job.view(event.rank).node if event.rank is not None else seen.node
+            reason = quoted(event, log, seen)
+            yield _found(node, reason.says, seen.ref, "driver_too_old", event.rank)
+    yield from _against_peers(evidence)
+
+
+def _against_peers(evidence: Evidence) -> Iterator[Hypothesis]:
+    """By majority: one node of several whose version is another."""
+    told: dict[str, dict[str, tuple[str, str]]] = {}  # component -> node -> (version, reading)
+    for seen in evidence.of("host.versions"):
+        for component, version in seen.facts.found.items():
+            told.setdefault(component, {})[seen.node] = (version, seen.ref)
+    for node, there in gpus_of(evidence).items():
+        for version, ref in there.drivers.items():
+            told.setdefault("driver", {}).setdefault(node, (version, ref))
+    for component, nodes in told.items():
+        counts = Counter(_plain(version) for version, _ in nodes.values())
+        usual, most = counts.most_common(1)[0]
+        if len(counts) < 2 or most * 2 <= len(nodes) or component == "kernel":
+            continue
+        for node, (version, ref) in nodes.items():
+            if _plain(version) != usual:
+                says = f"{node or 'a node'} has {component} {version}, {most} others have {usual}"
+                yield _found(node, says, ref, "version_differs" if component in IN_STEP else "driver_differs")
+
+
+def _plain(version: str) -> str:
+    """2.18.5-1+cuda12.2 and 2.18.5 are one version."""
+    return version.partition("+")[0].partition("-")[0]
+
+
+def _found(node: str, says: str, ref: str, signal: str, rank: int | None = None) -> Hypothesis:
+    sure = signal in ("driver_mismatch", "driver_too_old", "version_differs")
+    return Hypothesis(
+        CAUSE,
+        {"node": node} if node else {},
+        f"Versions do not fit on {node or 'a node'}: {says}",
+        (Reason(says, ref),),
+        (signal,),
+        would_change=("the same versions on all nodes, and no such message after a reboot",),
+        ranks=frozenset({rank}) if rank is not None else frozenset(),
+        nodes=frozenset({node}) if sure else frozenset(),
+    )
+
+
+RULE = Rule((CAUSE,), judge)

@@ -1,0 +1,102 @@
+"""A node restarted, was switched off or taken away by its cloud while the job ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.times import Times, local, times_of
+
+CAUSE = "host.rebooted"
+SHORT = 0.1  # of the peers' uptime, judgement
+LONG_S = 86_400.0  # judgement: peers that run for less than a day may have been started for this job
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    times = times_of(evidence)
+    yield from _notices(evidence, times)
+    yield from _boots(evidence, times)
+    yield from _uptimes(evidence)
+
+
+def _notices(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
+    """What the log says of the node's end. Of a node that is up and whose log ends with it, the end was real."""
+    codes = {"reboot": "kernel.reboot", "shutdown": "kernel.reboot", "preemption": "kernel.preempted"}
+    for seen in evidence.of("host.kernel_log"):
+        for event in seen.facts.notices:
+            if event.what not in codes or times.old(seen.node, event.last_at, event.last) == "yes":
+                continue
+            says = next((f.says for f in seen.findings if f.subject.get("what") == event.what), event.text)
+            taken = event.what == "preemption"
+            yield _found(seen.node, says, seen.ref, "node_preempted" if taken else "node_told_to_restart")
+        for event in seen.facts.notices:
+            if event.what == "boot" and _within(evidence, times, seen.node, event.first_at, event.first):
+                says = f"the kernel of {seen.node or 'the node'} started at {event.first}, while the job ran"
+                yield _found(seen.node, says, seen.ref, "booted_during_job")
+
+
+def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
+    for seen in evidence.of("host.kernel_log"):
+        booted = seen.facts.booted_at
+        if booted is not None and _within(evidence, times, seen.node, booted, ""):
+            says = f"{seen.node or 'the node'} booted after the job had begun"
+            yield _found(seen.node, says, seen.ref, "booted_during_job")
+    for seen in evidence.of("host.boots"):
+        boots = seen.facts
+        if boots.booted is not None and _within(
+            evidence, times, seen.node, boots.booted if boots.utc else None, boots.stamp
+        ):
+            says = f"{seen.node or 'the node'} booted at {boots.stamp or 'a time'} after the job had begun"
+            yield _found(seen.node, says, seen.ref, "booted_during_job")
+        elif boots.crashed:
+            says = f"the last boot of {seen.node or 'the node'} followed a crash, says last"
+            yield _found(seen.node, says, seen.ref, "crashed_before_boot")
+
+
+def _within(evidence: Evidence, times: Times, node: str, at: float | None, stamp: str) -> bool:
+    """Whether this was after the job's start: by ranks of other nodes, which the boot did not end, or by logs."""
+    here = times.corrected(node, at)
+    others = [times.corrected(other, start) for other, start in times.starts.items() if other != node]
+    known = [start for start in others if start is not None]
+    if here is not None and known:
+        return here > min(known) + 1
+    first_utc, first_printed = times.first
+    if here is not None and first_utc is not None:
+        return here > first_utc
+    printed = local(stamp) if stamp and not stamp.startswith("[") else None
+    if printed is None or first_printed is None:
+        return False
+    if printed < 978_307_200 or first_printed < 978_307_200:  # one of them has no year: see times.local
+        return False
+    return printed > first_printed
+
+
+def _uptimes(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A node that is up for minutes where its peers are up for weeks."""
+    up = {
+        seen.node: (seen.facts.uptime_s, seen) for seen in evidence.of("host.boots") if seen.facts.uptime_s is not None
+    }
+    if len(up) < 3:
+        return
+    usual = median(seconds for seconds, _ in up.values())
+    for node, (seconds, seen) in up.items():
+        if usual > LONG_S and seconds < usual * SHORT:
+            says = f"{node or 'a node'} is up for {seconds / 3600:.1f} h, the others for {usual / 3600:.0f} h"
+            yield _found(node, says, seen.ref, "uptime_below_peers")
+
+
+def _found(node: str, says: str, ref: str, signal: str) -> Hypothesis:
+    sure = signal in ("booted_during_job", "node_preempted", "node_told_to_restart")
+    return Hypothesis(
+        CAUSE,
+        {"node": node} if node else {},
+        f"Node {node} restarted or was taken away: {says}" if node else f"A node restarted or was taken away: {says}",
+        (Reason(says, ref),),
+        (signal,),
+        would_change=("a boot that is older than the job",),
+        nodes=frozenset({node}) if sure else frozenset(),
+    )
+
+
+RULE = Rule((CAUSE,), judge)

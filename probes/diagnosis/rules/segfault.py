@@ -1,0 +1,41 @@
+"""The kernel saw a process of the job crash: in the communication library, or in the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.times import times_of
+
+LIBRARY, EXITED = "nccl.library_fault", "fw.rank_exited"
+TRAINS = ("python", "pt_", "torchrun")
+OF_NCCL = ("libnccl", "librccl")
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    times = times_of(evidence)
+    by_pid = {(view.node, view.pid): view for view in evidence.job.ranks.values() if view.pid is not None}
+    for seen in evidence.of("host.kernel_log"):
+        said = [finding for finding in seen.findings if finding.code == "kernel.segfault"]
+        for event, finding in zip(seen.facts.segfaults, said, strict=False):
+            view = by_pid.get((seen.node, event.pid))
+            if (view is None and not event.process.startswith(TRAINS)) or times.old(
+                seen.node, event.last_at, event.last
+            ):
+                continue
+            ours = event.library.startswith(OF_NCCL)
+            subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}
+            subject |= view.subject if view is not None else {"pid": event.pid}
+            yield Hypothesis(
+                LIBRARY if ours else EXITED,
+                subject,
+                f"On {seen.node or 'a node'} {finding.says}",
+                (Reason(finding.says, seen.ref),),
+                ("segfault_in_nccl",) if ours else ("segfault_of_training",),
+                would_change=("the same process, still there",),
+                ranks=frozenset({view.rank}) if view is not None else frozenset(),
+                nodes=frozenset({seen.node}),
+            )
+
+
+RULE = Rule((LIBRARY, EXITED), judge)

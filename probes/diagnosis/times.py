@@ -1,0 +1,115 @@
+"""Was an event before this job, or before the job was last seen to go on? Then it did not stop it.
+
+Units    seconds. Times of a node are corrected by its measured clock offset before they are compared with another's
+Shape    Times(evidence).old(node, at, stamp) -> "yes", "perhaps" or ""
+
+A kernel log and a job's log often print local times without a zone. Two such times may differ by a zone: 14 h at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Literal
+
+from probes.catalog._log_events import LogEvent
+from probes.diagnosis.core import Evidence
+
+Old = Literal["yes", "perhaps", ""]
+# What a rank writes while it starts or goes on: of whatever happened well before, the job did not stop.
+GOES_ON = ("nccl_init_start", "nccl_init_done", "nccl_version", "nccl_topology", "nccl_net", "progress")
+MARGIN_S = 60.0  # judgement: logs of one moment are this close
+STEP_S = 120.0  # judgement: a step that is under way may still end after a fault
+ZONES_S = 14 * 3600.0
+_FORMS = ("%Y-%m-%d %H:%M:%S", "%a %b %d %H:%M:%S %Y", "%Y %b %d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
+
+
+def local(stamp: str) -> float | None:
+    """A time as printed, as if it were UTC; one without a year gets the year 2000. None where it is no date."""
+    word = " ".join(stamp.replace(",", ".").split(".")[0].split())[:40]
+    for text in (word, f"2000 {word}", f"2000-{word}"):
+        for form in _FORMS:
+            try:
+                return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+            except ValueError:
+                continue
+    return None
+
+
+class Times:
+    """Built from all evidence; only read."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.offsets: dict[str, float] = {}
+        for seen in evidence.of("host.clock"):
+            offset = seen.facts.offset_s if seen.facts.offset_s is not None else seen.facts.service_offset_s
+            if offset is not None:
+                self.offsets[seen.node] = offset
+        self.starts: dict[str, float] = {}  # node -> when its first rank began, by the node's own clock
+        for view in evidence.job.ranks.values():
+            if view.place is not None and view.place.start_time is not None:
+                began = view.place.start_time
+                self.starts[view.node] = min(began, self.starts.get(view.node, began))
+        events = [(event, seen.node) for event, _, seen in evidence.job.said(*GOES_ON)]
+        self.first = _ends(((event, node, self._log(event, node)) for event, node in events), min)
+        last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")
+        self.last = _ends(last, max)
+
+    def _log(self, event: LogEvent, node: str) -> float | None:
+        return None if event.at is None else event.at - self.offsets.get(node, 0.0)
+
+    def corrected(self, node: str, at: float | None) -> float | None:
+        """A node's time by our clock."""
+        return None if at is None else at - self.offsets.get(node, 0.0)
+
+    def old(self, node: str, at: float | None, stamp: str) -> Old:
+        """Whether something that happened last at this time was before the job, or before it was seen to go on."""
+        start = self.starts.get(node)
+        if start is not None and at is not None:
+            return "yes" if at < start - 1 else ""
+        found: list[Old] = [
+            _before(self.corrected(node, at), stamp, self.first, MARGIN_S),
+            _before(self.corrected(node, at), stamp, self.last, STEP_S),
+        ]
+        return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
+
+
+def times_of(evidence: Evidence) -> Times:
+    """Made once for all rules."""
+    found: Times = evidence.derived("times", lambda: Times(evidence))
+    return found
+
+
+Ends = tuple[float | None, float | None]  # the end of a span: in UTC, and as printed
+
+
+def _ends(events: Iterator[tuple[LogEvent, str, float | None]], pick: object) -> Ends:
+    assert callable(pick)
+    some = list(events)
+    utc = [at for _, _, at in some if at is not None]
+    printed = [at for event, _, utc_at in some if utc_at is None and (at := local(event.stamp)) is not None]
+    return (pick(utc) if utc else None, pick(printed) if printed else None)
+
+
+def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
+    utc, printed = ends
+    if at is not None and utc is not None:
+        return "yes" if at < utc - margin else ""
+    mine = at if at is not None else local(stamp)
+    theirs = utc if utc is not None else printed
+    if mine is None or theirs is None:
+        return ""
+    if _year(mine) == 2000 or _year(theirs) == 2000:
+        mine, theirs = _without_year(mine), _without_year(theirs)
+    gap = theirs - mine
+    if gap > ZONES_S + margin:
+        return "yes"
+    return "perhaps" if gap > margin else ""
+
+
+def _year(at: float) -> int:
+    return datetime.fromtimestamp(at, UTC).year
+
+
+def _without_year(at: float) -> float:
+    return datetime.fromtimestamp(at, UTC).replace(year=2000).timestamp()

@@ -1,0 +1,106 @@
+"""uptime, uptime -s, who -b, last reboot, journalctl --list-boots: since when the node runs.
+
+Source   uptime(1), who(1), last(1), journalctl(1)
+Shape    facts host.boots
+Errors   ParseError when no line has one of these forms
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from probes.catalog._host_facts import Boots
+from probes.core import ParseError, clean, lines_of
+from probes.intake.tools import Tool
+
+_UP = re.compile(
+    r"\s{0,4}(\d\d:\d\d(?::\d\d)?)\s{1,4}up\s{1,4}(?:(\d{1,6}) days?,\s{1,4})?"
+    r"(?:(\d{1,2}):(\d\d)|(\d{1,3}) (?:min|hr|sec)\w{0,4}),"
+)
+_PRETTY = re.compile(
+    r"up (?:(\d{1,4}) weeks?)?,? ?(?:(\d{1,6}) days?)?,? ?(?:(\d{1,3}) hours?)?,? ?(?:(\d{1,3}) minutes?)?\s{0,4}"
+)
+_SINCE = re.compile(r"\s{0,4}(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s{0,4}")
+_WHO = re.compile(
+    r"\s{0,20}(?:\S{1,20}\s{1,20})?system boot\s{1,20}(\d{4}-\d\d-\d\d \d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d)"
+)
+_LAST = re.compile(
+    r"reboot\s{1,12}system boot\s{1,12}(\S{1,60})\s{1,12}"
+    r"([A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d(?::\d\d)?(?: \d{4})?)([^\n]{0,80})"
+)
+_LIST = re.compile(
+    r"\s{0,6}(-?\d{1,4}) ([0-9a-f]{32}) [A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\S{2,6})"
+    r"(?:\u2014|\s{1,4}|-)[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
+)
+
+
+def _fits(head: str, name: str) -> bool:
+    lines = [line for line in lines_of(head[:8192], 400) if line.strip()][:40]
+    if not lines:
+        return False
+    first = lines[0]
+    if _WHO.match(first) or _LAST.match(first) or _LIST.match(first) or first.split()[:3] == ["IDX", "BOOT", "ID"]:
+        return True
+    if len(lines) <= 3 and _UP.match(first) and "load average" in first:
+        return True
+    short = len(lines) == 1 and ("uptime" in name.lower() or "boot" in name.lower())
+    return short and bool(_SINCE.fullmatch(first) or (_PRETTY.fullmatch(first) and len(first) > 4))
+
+
+def read(text: str) -> Boots:
+    booted: list[tuple[float, str]] = []
+    utc = crashed = False
+    uptime: float | None = None
+    for line in lines_of(text[:262_144], 400):
+        if found := _UP.match(line):
+            uptime = _seconds(found)
+        elif found := _LIST.match(line):
+            utc = found[4] in ("UTC", "GMT")
+            booted += _at(found[3], "%Y-%m-%d %H:%M:%S")
+        elif found := _WHO.match(line):
+            booted += (
+                _at(found[1], "%Y-%m-%d %H:%M") if found[1][:1].isdigit() else _at("2000 " + found[1], "%Y %b %d %H:%M")
+            )
+        elif found := _LAST.match(line):
+            crashed = crashed or ("crash" in found[3] and len(booted) < 2)
+            booted += _last(found[2])
+        elif found := _SINCE.fullmatch(line):
+            booted += _at(found[1], "%Y-%m-%d %H:%M:%S")
+        elif (found := _PRETTY.fullmatch(line.strip())) and any(found.groups()):
+            weeks, days, hours, minutes = (int(part or 0) for part in found.groups())
+            uptime = weeks * 604_800.0 + days * 86_400 + hours * 3600 + minutes * 60
+    if not booted and uptime is None:
+        raise ParseError("expected uptime, who -b, last reboot or journalctl --list-boots, found no such line")
+    booted.sort(reverse=True)
+    last = booted[0] if booted else (None, "")
+    before = booted[1][0] if len(booted) > 1 else None
+    return Boots(last[0], utc, uptime, before, crashed, clean(last[1]))
+
+
+def _seconds(found: re.Match[str]) -> float:
+    days, hours, minutes, lone = found[2], found[3], found[4], found[5]
+    rest = int(hours) * 3600 + int(minutes) * 60 if hours else int(lone or 0) * (3600 if " hr" in found[0] else 60)
+    return int(days or 0) * 86_400.0 + rest
+
+
+def _at(stamp: str, form: str) -> list[tuple[float, str]]:
+    try:
+        return [(datetime.strptime(" ".join(stamp.split()), form).replace(tzinfo=UTC).timestamp(), stamp)]
+    except ValueError:
+        return []
+
+
+def _last(stamp: str) -> list[tuple[float, str]]:
+    """`Tue Jan 21 02:00` without a year unless `last -F` was asked: then the order alone counts."""
+    for form in ("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M"):
+        try:
+            at = datetime.strptime(" ".join(stamp.split()), form)
+        except ValueError:
+            continue
+        year = at.year if at.year != 1900 else 2000
+        return [(at.replace(year=year, tzinfo=UTC).timestamp(), stamp)]
+    return []
+
+
+TOOL = Tool("uptime or last", "host.boots", _fits, read, lambda facts: ())

@@ -1,0 +1,58 @@
+"""nvidia-smi --query-gpu=... --format=csv, with its header line.
+
+Source   nvidia-smi(1), --help-query-gpu; units in brackets behind the names ("power.draw [W]")
+Shape    facts of gpu.state
+Errors   ParseError when a row has another number of values than the header
+"""
+
+from __future__ import annotations
+
+import re
+
+from probes.catalog._gpu_facts import GpuState
+from probes.catalog._gpu_rows import gpu_of
+from probes.core import ParseError, clean, lines_of
+from probes.intake.tools import Tool
+
+_UNIT = re.compile(r"\s{0,4}\[[^\]]{1,12}\]$")
+_KNOWN = re.compile(
+    r"(?:^|, ?)(?:pci\.bus_id|gpu_bus_id|temperature\.gpu|utilization\.gpu|pstate|power\.draw|gpu_name|driver_version"
+    r"|clocks\.(?:current\.)?sm|memory\.used|ecc\.errors\.|remapped_rows\.|pcie\.link\.|uuid|clocks_(?:event|throttle))"
+)
+
+
+def _fits(head: str, name: str) -> bool:
+    first = _first(head)
+    return (
+        "," in first and len(_KNOWN.findall(first[:8192])) >= 2 and "pid" not in first and "retired" not in first[:99]
+    )
+
+
+def _first(text: str) -> str:
+    return next((line for line in lines_of(text[:65536], 16384) if line.strip()), "")
+
+
+def read(text: str) -> GpuState:
+    """Rows by the names in the header. The last row of each GPU counts where `-l` repeated them."""
+    rows = [line for line in lines_of(text, 16384) if line.strip()]
+    names = [_UNIT.sub("", part.strip()) for part in rows[0].split(",")]
+    gpus, driver, count = {}, None, None
+    for at, line in enumerate(rows[1:20_001]):
+        cells = [part.strip() for part in line.split(",")]
+        if cells[: len(names)] == [part.strip() for part in rows[0].split(",")]:
+            continue  # the header again
+        if len(cells) != len(names):
+            raise ParseError(
+                f"nvidia-smi csv: expected {len(names)} values, found {len(cells)} in {clean(line)[:60]!r}"
+            )
+        values = dict(zip(names, cells, strict=True))
+        gpu = gpu_of(values)
+        driver = values.get("driver_version") or driver
+        count = int(values["count"]) if values.get("count", "").isdecimal() and len(values["count"]) < 4 else count
+        gpus[gpu.bus_id or gpu.uuid or (gpu.index if gpu.index is not None else f"row {at}")] = gpu
+    if not gpus:
+        raise ParseError("nvidia-smi csv: a header without a row")
+    return GpuState(driver, tuple(gpus.values()), count)
+
+
+TOOL = Tool("nvidia-smi --query-gpu", "gpu.state", _fits, read)

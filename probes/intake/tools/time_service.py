@@ -1,0 +1,89 @@
+"""chronyc tracking, chronyc sources, ntpq -p, ntpq -c rv, timedatectl: what a node's time service says of itself.
+
+Source   chronyc(1), ntpq(8), timedatectl(1); insights-core's recorded samples
+Shape    facts of host.clock, without an offset measured by us
+Errors   ParseError when none of these is in the text
+"""
+
+from __future__ import annotations
+
+import re
+
+from probes.catalog.host_clock import Clock, service_of
+from probes.core import ParseError, lines_of
+from probes.intake.tools import Tool
+
+_SOURCE = re.compile(r"[\^=#]([*+\-?x~]) {1,4}(\S{1,80})\s[^\[]{0,120}?([+-]?\d{1,12})(ns|us|ms|s)\[")
+_PEER = re.compile(
+    r"([*+\-#xo. ])(\S{1,40})\s{1,30}\S{1,40}\s{1,20}\d{1,2} \S .{0,80}?(-?[\d.]{1,14})\s{1,12}[\d.]{1,14}\s{0,8}$"
+)
+_SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def _fits(head: str, name: str) -> bool:
+    text = head[:8192]
+    if re.match(r"Reference ID\s{1,8}: ", text.lstrip()) or "MS Name/IP address" in text[:400]:
+        return True
+    if re.match(r"\s{0,8}remote\s{1,20}refid\s{1,12}st t when poll reach", text) or text.startswith(
+        "associd=0 status="
+    ):
+        return True
+    return (
+        "Local time: " in text[:200] and "synchronized: " in text or "NTPSynchronized=" in text and "Timezone=" in text
+    )
+
+
+def read(text: str) -> Clock:
+    body = text.lstrip()
+    if body.startswith("Reference ID"):
+        return _clock({"chronyc -n tracking": body})
+    if "MS Name/IP address" in body[:400]:
+        return _sources(body)
+    if body.startswith("associd=0"):
+        return _clock({"ntpq -n -c rv": body})
+    if re.match(r"remote\s{1,20}refid", body):
+        return _peers(text)
+    for line in lines_of(body, 400):
+        key, _, value = line.strip().partition("synchronized: ")
+        if value and key.strip() in ("System clock", "NTP"):
+            body = f"NTPSynchronized={value.strip()}"
+            break
+    return _clock({"timedatectl show": body})
+
+
+def _clock(parts: dict[str, str]) -> Clock:
+    service, synchronised, believed = service_of(parts)
+    if not service:
+        raise ParseError("expected chronyc, ntpq or timedatectl, found nothing that says whether the clock is in step")
+    return Clock(None, None, None, service, synchronised, believed)
+
+
+def _sources(text: str) -> Clock:
+    """`^*` is the source that the clock follows; the sample is node minus source."""
+    chosen = None
+    known = False
+    for line in lines_of(text, 400):
+        found = _SOURCE.match(line)
+        known = known or line.startswith(("^", "=", "#"))
+        if found and found[1] == "*":
+            chosen = int(found[3]) * _SCALE[found[4]]
+    if not known:
+        raise ParseError("chronyc sources: no source in it")
+    return Clock(None, None, None, "chrony", chosen is not None, chosen)
+
+
+def _peers(text: str) -> Clock:
+    """`*` is the peer that the clock follows; ntpq prints source minus node, in ms."""
+    chosen = None
+    known = False
+    for line in lines_of(text, 400):
+        if line.startswith(("=", " ", "*", "+", "-", "#", "x", "o", ".")) and (found := _PEER.match(line)):
+            known = True
+            if found[1] in "*o":
+                chosen = -float(found[3]) / 1000
+    if not known:
+        raise ParseError("ntpq -p: no peer in it")
+    return Clock(None, None, None, "ntpd", chosen is not None, chosen)
+
+
+TOOL = Tool("time service", "host.clock", _fits, read)

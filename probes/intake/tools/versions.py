@@ -1,0 +1,76 @@
+"""Versions of driver, CUDA, NCCL and torch: /proc/driver/nvidia/version, modinfo, dpkg, rpm, pip, nvcc, collect_env.
+
+Source   the tools' own output; torch.utils.collect_env
+Shape    facts host.versions
+Errors   ParseError when none of the components is in it
+"""
+
+from __future__ import annotations
+
+import re
+
+from probes.catalog._host_facts import Versions, version_findings
+from probes.core import ParseError, clean
+from probes.intake.tools import Tool
+
+_V = r"(\d{1,4}(?:\.\d{1,6}){1,4}(?:[-+][\w.]{1,30})?)"
+# component, pattern: each looked for at the start of a line.
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (component, re.compile(pattern, re.M))
+    for component, pattern in (
+        ("driver", r"^NVRM version: [^\n]{0,80}?Kernel Module(?: for \S{1,12})? {1,4}(\d{3}\.\d{1,3}(?:\.\d{1,3})?)"),
+        ("driver module file", r"^version: {1,20}(\d{3}\.\d{1,3}(?:\.\d{1,3})?)\s"),
+        ("driver library", r"^ii {1,4}libnvidia-compute-\d{3}\S{0,20} {1,40}(?:\d:)?(\d{3}\.\d{1,3}(?:\.\d{1,3})?)"),
+        (
+            "driver library",
+            r"^(?:nvidia-driver-cuda-libs|nvidia-driver-cuda|libnvidia-ml|libcuda1?)-(?:\d:)?(\d{3}\.\d{1,3}(?:\.\d{1,3})?)-",
+        ),
+        ("driver library", r"NVML library version: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)"),
+        ("driver", r"^Nvidia driver version: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)"),
+        ("fabric manager", r"^ii {1,4}nvidia-fabricmanager-\d{3} {1,40}(?:\d:)?(\d{3}\.\d{1,3}(?:\.\d{1,3})?)"),
+        ("NCCL", r"^ii {1,4}libnccl2 {1,40}" + _V),
+        ("NCCL", r"^libnccl-" + _V),
+        ("NCCL", r"^(?:\[pip3\] )?nvidia-nccl-cu\d{2}(?:==|\s{1,40})" + _V),
+        ("torch", r"^(?:\[pip3\] )?torch(?:==|\s{1,60})" + _V),
+        ("torch", r"^PyTorch version: " + _V),
+        ("CUDA", r"^Cuda compilation tools, release [\d.]{3,6}, V" + _V),
+        ("CUDA runtime", r"^CUDA used to build PyTorch: " + _V),
+        ("cuDNN", r"^(?:\[pip3\] )?nvidia-cudnn-cu\d{2}(?:==|\s{1,40})" + _V),
+        ("ROCm", r"^ROCM used to build PyTorch: (\d[\w.-]{2,30})"),
+        ("kernel", r"^Linux version (\S{3,60}) "),
+    )
+)
+_SURE = re.compile(
+    r"^(?:NVRM version: |filename: {1,20}/lib/modules/\S{1,200}nvidia\.ko|Collecting environment information"
+    r"|PyTorch version: "
+    r"|nvcc: NVIDIA |Package {1,40}Version\s|Desired=Unknown/Install)",
+    re.M,
+)
+_LIST = re.compile(
+    r"^(?:ii  \S{2,80} {1,60}\S{2,60}|[A-Za-z][\w.-]{1,60}==\S{1,40}"
+    r"|[\w.+-]{3,80}-\d[\w.+~-]{1,60}\.(?:x86_64|noarch|aarch64))",
+    re.M,
+)
+
+
+def _fits(head: str, name: str) -> bool:
+    if _SURE.search(head[:8192]):
+        return any(pattern.search(head) for _, pattern in _PATTERNS)
+    lines = [line for line in head[:32768].splitlines() if line.strip()][:200]
+    many = sum(bool(_LIST.match(line)) for line in lines)
+    return many * 4 >= len(lines) * 3 > 0 and any(pattern.search(head) for _, pattern in _PATTERNS[:15])
+
+
+def read(text: str) -> Versions:
+    found: dict[str, str] = {}
+    for component, pattern in _PATTERNS:
+        if component not in found and (hit := pattern.search(text[:4_194_304])):
+            found[component] = clean(hit[1])[:60]
+    if "nvidia.ko" not in text[:4096]:
+        found.pop("driver module file", None)
+    if not found:
+        raise ParseError("expected versions of driver, CUDA, NCCL or torch, found none")
+    return Versions(found)
+
+
+TOOL = Tool("versions", "host.versions", _fits, read, version_findings)
