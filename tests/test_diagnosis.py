@@ -15,9 +15,9 @@ from probes import catalog
 from probes.catalog._log_events import LogEvent
 from probes.core import Finding
 from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judging
-from probes.diagnosis.core import stored
 from probes.diagnosis.paths import paths
 from probes.diagnosis.ranking import causes, explains, likelihoods, rank, strength
+from probes.stored import stored
 from tests.support.rank_facts import dump, mapped, processes, recorders, silent, wrote
 
 RULES = Path(judging.__file__).parent / "rules"

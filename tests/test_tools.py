@@ -10,9 +10,9 @@ import pytest
 
 from probes.catalog._net_facts import Limit
 from probes.core import ParseError, facts_as_json
-from probes.diagnosis.core import stored
 from probes.intake.tools import tool_of, tools
 from probes.intake.tools._text import looks, time_in
+from probes.stored import stored
 from tests.support.brought import FIXTURES
 
 TOOLS = FIXTURES / "tools"

@@ -1,14 +1,13 @@
 """What tools tell of network interfaces, of counters that no port's own files hold, and of a node's settings.
 
-No probe asks these yet: they come through the files door (probes.intake.tools), under the names in NAMES.
+No probe asks these yet: they come through the files door (probes.intake.tools), as ib.counters,
+net.links and host.settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-NAMES = {"ib.counters": "Counters", "net.links": "Links", "host.settings": "Settings"}
 
 
 @dataclass(frozen=True, slots=True)
