@@ -113,5 +113,4 @@ class Settings:
     sm_lid: int | None = None
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit
-    acs: tuple[str, ...] | None = None  # PCI bridges that redirect peer-to-peer traffic
     routes_missing: tuple[str, ...] = ()

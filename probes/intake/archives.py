@@ -19,9 +19,9 @@ from pathlib import PurePosixPath
 from typing import IO, Any
 
 from probes.core import clean
-from probes.intake import items
+from probes.intake import items, unpacking
 from probes.intake.items import Budget, Item, Unread, shown
-from probes.intake.unpacking import BROKEN, MUCH, RATIO, Kept, Unpacked
+from probes.intake.unpacking import BROKEN, RATIO, Kept, Unpacked
 
 NESTED = 3  # archives within archives
 DEPTH = 32  # folders in the name of a member
@@ -180,7 +180,7 @@ def _zip(handle: IO[bytes], ref: str, budget: Budget, nested: int, size: int) ->
             yield Unread(ref, "a model or tensor that torch saved, no evidence")
             return
         unpacked = sum(one.file_size for one in infos)
-        if unpacked > MUCH and unpacked > RATIO * size:
+        if unpacked > unpacking.MUCH and unpacked > RATIO * size:
             yield Unread(ref, f"refused: it unpacks to {unpacked >> 20} MiB, more than {RATIO} times its size")
             return
         names = _Names(ref)
