@@ -114,6 +114,8 @@ def _explained(one: Hypothesis, by: Hypothesis) -> bool:
     """Whether `by` would make `one` appear: on the same rank, or on the same node where no rank is named."""
     if one is by or one.cause not in explains().get(by.cause, ()):
         return False
+    if str(one.subject.get("hca")) != str(by.subject.get("hca")) and "hca" in one.subject and "hca" in by.subject:
+        return False  # what is wrong with one adapter makes no other one appear
     if one.ranks and by.ranks:
         return bool(one.ranks & by.ranks)
     return bool(one.nodes & by.nodes)
