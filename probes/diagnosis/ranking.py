@@ -16,6 +16,7 @@ from typing import Any
 from probes.diagnosis.core import Hypothesis, Reason
 from probes.reference import rows
 
+WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
 CERTAIN = 0.999  # judgement: no evidence from software makes anything surer than this
 
 
@@ -106,7 +107,9 @@ def _base(cause: str) -> float:
 
 
 def _weight(one: Hypothesis, under: Sequence[Hypothesis]) -> float:
-    signals = [*one.signals, *(signal for other in under for signal in other.signals)]
+    """What speaks against a consequence does not speak against its root."""
+    likely = [other for other in under if strength(other.signals) > 1]
+    signals = [*one.signals, *(signal for other in likely for signal in other.signals)]
     return _base(one.cause) * strength(signals)
 
 
@@ -114,11 +117,19 @@ def _explained(one: Hypothesis, by: Hypothesis) -> bool:
     """Whether `by` would make `one` appear: on the same rank, or on the same node where no rank is named."""
     if one is by or one.cause not in explains().get(by.cause, ()):
         return False
-    if str(one.subject.get("hca")) != str(by.subject.get("hca")) and "hca" in one.subject and "hca" in by.subject:
-        return False  # what is wrong with one adapter makes no other one appear
+    if _of_two_adapters(one, by):
+        return False
+    if strength(by.signals) < WEAK and not (by.ranks and by.ranks <= one.ranks):
+        return False  # an oddity takes over nothing, but where a rank is tells why that rank is late
     if one.ranks and by.ranks:
         return bool(one.ranks & by.ranks)
     return bool(one.nodes & by.nodes)
+
+
+def _of_two_adapters(one: Hypothesis, other: Hypothesis) -> bool:
+    """What is wrong with one adapter makes none of another appear. A PCI address may be either's."""
+    hcas = {str(hca) for hca in (one.subject.get("hca"), other.subject.get("hca")) if hca and ":" not in str(hca)}
+    return len(hcas) > 1
 
 
 def _merged(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports, PortView
 
 CAUSE = "ib.gid_or_route"
@@ -90,4 +89,4 @@ def _only_link_local(view: PortView) -> PortView | None:
     return view if alone and view.facts is not None and view.facts.link_layer != "InfiniBand" else None
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

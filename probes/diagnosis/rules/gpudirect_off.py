@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 
 CAUSE = "ib.gpudirect_off"
 MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peermem")
@@ -62,4 +61,4 @@ def _off(node: str, because: list[Reason], signals: list[str], against: tuple[Re
     )  # fmt: skip
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

@@ -7,7 +7,6 @@ from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports, PortView, usual
 
 CAUSE = "ib.link_degraded"
@@ -195,4 +194,4 @@ def _bit_errors(evidence: Evidence, view: PortView) -> Iterator[Hypothesis]:
             return
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from probes.catalog._kernel_events import Link
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import PortView
 from probes.diagnosis.when import before_job
 
@@ -93,4 +92,4 @@ def _logged(evidence: Evidence, seen: Seen, link: Link, add: object) -> None:
     add(view, Reason(f"the kernel saw {view.called} go down {times} and come back", seen.ref), signal)  # type: ignore[operator]
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

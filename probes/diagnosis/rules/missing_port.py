@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.looks import order_of
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import PortView
 from probes.diagnosis.rules.port_down import DATA
 from probes.topology import PortState, pattern_of
@@ -212,4 +211,4 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
         )
 
 
-RULE = Rule((LINK, SWITCH), modest(judge))
+RULE = Rule((LINK, SWITCH), judge)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports
 
 CAUSE = "net.mtu_mismatch"
@@ -48,4 +47,4 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         )  # fmt: skip
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

@@ -8,7 +8,6 @@ from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import PortView
 
 CAUSE = "ib.link_down"
@@ -156,4 +155,4 @@ def _other_end(evidence: Evidence, node: str, hca: str, port: object) -> str:
     return next((one.other_end for one in ports if (one.node, one.port) == (node, port)), "")
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 
 MEMLOCK, QPS = "ib.memlock_limit", "ib.qp_exhausted"
 _CALL = re.compile(
@@ -105,4 +104,4 @@ def _qps(evidence: Evidence, node: str, said: Reason, signal: str, rank: int | N
     )  # fmt: skip
 
 
-RULE = Rule((MEMLOCK, QPS), modest(judge))
+RULE = Rule((MEMLOCK, QPS), judge)
