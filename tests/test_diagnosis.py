@@ -17,6 +17,7 @@ from probes.core import Finding
 from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judging
 from probes.diagnosis.paths import paths
 from probes.diagnosis.ranking import causes, explains, likelihoods, rank, strength
+from probes.reference import rows
 from probes.stored import stored
 from tests.support.rank_facts import dump, mapped, processes, recorders, silent, wrote
 
@@ -39,6 +40,12 @@ def test_every_signal_of_a_rule_is_in_the_table_and_the_table_has_no_other() -> 
         strings = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
         used |= strings & set(likelihoods())
     assert used == set(likelihoods())
+
+
+def test_no_signal_is_told_twice_in_the_table() -> None:
+    """The second would silently take the place of the first."""
+    names = [row["signal"] for row in rows("likelihoods")]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_every_cause_has_a_path_and_every_path_names_only_causes_and_probes_that_there_are() -> None:
