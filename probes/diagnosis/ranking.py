@@ -162,7 +162,8 @@ def _from_two_sides(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     by_cause: dict[str, list[Hypothesis]] = {}
     for one in hypotheses:
         by_cause.setdefault(one.cause, []).append(one)
-    for found in by_cause.values():
+    for cause, alike in by_cause.items():
+        found = by_cause[cause] = _folded(alike)
         for one in sorted(found, key=lambda one: (len(one.subject), strength(one.signals))):
             others = [other for other in found if other is not one and _same_thing(one, other)]
             # And no third may be meant by that other one.
@@ -173,7 +174,7 @@ def _from_two_sides(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
                 found[:] = [
                     _together(other, one) if other is others[0] else other for other in found if other is not one
                 ]
-    return [one for found in by_cause.values() for one in _folded(found)]
+    return [one for found in by_cause.values() for one in found]
 
 
 def _folded(alike: list[Hypothesis]) -> list[Hypothesis]:
