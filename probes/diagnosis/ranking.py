@@ -16,7 +16,8 @@ from typing import Any
 from probes.diagnosis.core import Hypothesis, Reason
 from probes.reference import rows
 
-WEAK, MANY = 3.0, 8  # judgement: a ratio that hardly moves anything, and so many nodes that it is said once
+WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
+MANY = 8  # judgement: what is weak at more nodes than this is said once
 CERTAIN = 0.999  # judgement: no evidence from software makes anything surer than this
 
 
@@ -181,7 +182,7 @@ def _folded(alike: list[Hypothesis]) -> list[Hypothesis]:
     """One weak thing at many nodes is said once: what is so everywhere tells nothing apart."""
     by_signals: dict[tuple[str, ...], list[Hypothesis]] = {}
     for one in alike:
-        weak = strength(one.signals) <= WEAK and set(one.subject) == {"node"}
+        weak = strength(one.signals) < WEAK and set(one.subject) == {"node"}
         by_signals.setdefault(one.signals if weak else ("", *map(str, one.subject.items())), []).append(one)
     found = []
     for some in by_signals.values():
