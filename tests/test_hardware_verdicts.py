@@ -355,7 +355,7 @@ def test_a_full_file_system_explains_the_exception_that_it_caused(tmp_path: Path
     error = raised(3, "OSError: [Errno 28] No space left on device: '/scratch/ckpt/step900.pt'")
     found = judged(tmp_path, job(*error) | {"node-2/df.txt": df})
     assert lead(found) == ("host.disk_full", {"node": "node-2"})
-    assert [one.cause for one in found.verdict.consequences] == ["fw.rank_exited"]
+    assert "fw.rank_exited" in [one.cause for one in found.verdict.consequences]
     other = judged(tmp_path / "b", job(*KEY_ERROR) | {"node-2/df.txt": df})
     assert lead(other)[0] == "fw.rank_exited", "a full disk that nobody wrote to explains no KeyError"
 
