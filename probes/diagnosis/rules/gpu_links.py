@@ -14,7 +14,6 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.times import times_of
 
 LINK, SWITCH, BLOCKED = "gpu.nvlink_error", "gpu.nvswitch_fabric", "gpu.p2p_blocked"
-NOT_READY = ("error 802", "system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY")
 NO_PEER = (
     "peer access",
     "P2P is disabled",
@@ -92,21 +91,6 @@ def _fabric(evidence: Evidence) -> Iterator[Hypothesis]:
             ("fabric_manager_down",) if down else ("fabric_manager_failed",) if serious else ("fabric_manager_notice",),
             would_change=("fabric manager running, and GPUs whose fabric state is completed",),
             nodes=frozenset({seen.node}) if serious else frozenset(),
-        )
-    for event, log, seen in evidence.job.said("cuda_error", "traceback", "nccl_error", "nccl_warn"):
-        if not any(words in event.text for words in NOT_READY):
-            continue
-        view = evidence.job.view(event.rank) if event.rank is not None else None
-        node = view.node if view is not None else seen.node
-        yield Hypothesis(
-            SWITCH,
-            {"node": node} if node else {},
-            f"CUDA on {node or 'a node'} says that the system is not ready (error 802): the fabric is not set up",
-            (quoted(event, log, seen),),
-            ("error_802",),
-            would_change=("fabric manager running, and GPUs whose fabric state is completed",),
-            ranks=frozenset({event.rank}) if event.rank is not None else frozenset(),
-            nodes=frozenset({node}),
         )
 
 
