@@ -412,6 +412,44 @@ def test_a_queue_pair_refused_for_want_of_memory_leaves_two_causes_open(tmp_path
     assert found.probability < 0.8
 
 
+NO_PAIR = "gpu-02:4121:4300 [1] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_create_qp failed with error {}\n"
+DEVINFO = "hca_id:\tmlx5_2\n\ttransport:\t\t\tInfiniBand (0)\n\tmax_qp:\t\t\t\t{}\n"
+USED = "1: mlx5_2: pd 12 cq 480 qp {} cm_id 0 mr 410 ctx 9 srq 2\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "more", "cause", "least"),
+    [
+        ("Resource temporarily unavailable", {}, "ib.qp_exhausted", 0.9),
+        ("Cannot allocate memory", {"gpu-02/limits.txt": LIMITS.format(65536, 65536)}, "ib.memlock_limit", 0.9),
+        (
+            "Cannot allocate memory",
+            {"gpu-02/limits.txt": LIMITS.format("unlimited", "unlimited")},
+            "ib.qp_exhausted",
+            0.9,
+        ),
+        (
+            "Cannot allocate memory",
+            {"gpu-02/ibv_devinfo.txt": DEVINFO.format(131072), "gpu-02/rdma.txt": USED.format(131070)},
+            "ib.qp_exhausted",
+            0.9,
+        ),
+        ("Cannot allocate memory", {"gpu-02/job.sh.out": "ulimit -l: 64\n" * 2}, "ib.memlock_limit", 0.8),
+    ],
+)
+def test_what_the_rank_may_lock_and_what_the_adapter_has_left_tell_why_a_queue_pair_was_refused(
+    tmp_path: Path, error: str, more: dict[str, str], cause: str, least: float
+) -> None:
+    found = told(tmp_path, {"gpu-02/rank1.log": NO_PAIR.format(error), **more})
+    assert (found.cause, found.subject) == (cause, {"node": "gpu-02"})
+    assert found.probability >= least
+
+
+def test_a_table_of_queue_pairs_with_room_left_accuses_nobody(tmp_path: Path) -> None:
+    files = {"gpu-02/ibv_devinfo.txt": DEVINFO.format(131072), "gpu-02/rdma.txt": USED.format(60000)}
+    assert told(tmp_path, files).cause == "unknown"
+
+
 def test_an_adapter_that_all_other_nodes_have_is_missed(tmp_path: Path) -> None:
     files = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES}
     files["gpu-02/ibstat.txt"] = ibstat(**{hca: told_ for hca, told_ in FINE.items() if hca != "mlx5_3"})

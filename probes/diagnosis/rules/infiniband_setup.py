@@ -1,7 +1,7 @@
-"""An InfiniBand or RoCE adapter refuses what NCCL asks for while it connects: a route, locked memory, queue pairs.
+"""A queue pair could not be connected to the other end.
 
 ibv_modify_qp to the state RTR resolves the other end's address, so its error is of GIDs, routes or the other end.
-ibv_reg_mr locks pages: ENOMEM there is the limit of locked memory. Source: NCCL's manual, chapter Troubleshooting.
+What is refused for want of memory or of resources is told by rdma_resources.py.
 """
 
 from __future__ import annotations
@@ -13,19 +13,14 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
 
-ROUTE, MEMORY, PAIRS = "ib.gid_or_route", "ib.memlock_limit", "ib.qp_exhausted"
-NO_MEMORY, NO_SPACE = 12, 28  # ENOMEM, ENOSPC of errno(3)
+ROUTE = "ib.gid_or_route"
 NO_ADDRESS = ("::", "0:0:0:0:0:0:0:0")
-MUCH_BYTES = 2**30  # judgement: NCCL locks hundreds of MiB per rank; below this a limit is too small
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     routes = [one for one in evidence.job.said("ib_route") if not one[0].secondary]
     if routes:
         yield _route(evidence, routes)
-    refused = list(evidence.job.said("ib_resource"))
-    if refused:
-        yield from _resources(evidence, refused)
 
 
 def _route(evidence: Evidence, said: list[Said]) -> Hypothesis:
@@ -71,53 +66,4 @@ def _other_end_down(evidence: Evidence) -> tuple[Reason, ...]:
     return tuple(Reason(f"a port is down: {finding.says}", seen.ref) for seen, finding in found)[:2]
 
 
-def _resources(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
-    space = [one for one in said if one[0].code == NO_SPACE]
-    memory = [one for one in said if one[0].code in (NO_MEMORY, None)]
-    limits: list[Said] = list(evidence.job.said("memlock"))
-    unlimited = bool(limits) and all(one[0].name == "unlimited" for one in limits)
-    low = [one for one in limits if _too_low(one)]
-    if space:
-        yield _pairs(evidence, space, ("resources_used_up",))
-    if not memory:
-        return
-    by_memory = any(one[0].op.startswith(("ibv_reg", "register")) for one in memory)
-    signals = ["registration_refused" if by_memory else "queue_pair_refused"]
-    signals += ["memlock_unlimited"] if unlimited else ["memlock_low"] if low else []
-    nodes = {node_of(evidence, one) for one in memory}
-    op = memory[0][0].op
-    yield Hypothesis(
-        MEMORY,
-        whom(nodes),
-        f"On {listed(nodes)} the adapter may not lock more memory: {op} was refused",
-        tuple(quoted(*one) for one in (*memory[:3], *low[:1])),
-        tuple(signals),
-        against=tuple(quoted(*limits[0], "locked memory is not limited") for _ in range(unlimited)),
-        would_change=("Max locked memory of the rank's own process (/proc/PID/limits): unlimited",),
-        ranks=everyone(evidence),
-        nodes=frozenset(nodes),
-    )
-    if not by_memory:
-        yield _pairs(evidence, memory, ("queue_pair_refused_unlimited" if unlimited else "queue_pair_refused_unknown",))
-
-
-def _pairs(evidence: Evidence, said: list[Said], signals: tuple[str, ...]) -> Hypothesis:
-    nodes = {node_of(evidence, one) for one in said}
-    return Hypothesis(
-        PAIRS,
-        whom(nodes),
-        f"On {listed(nodes)} the adapter has no queue pairs or other resources left: {said[0][0].op} was refused",
-        tuple(quoted(*one) for one in said[:3]),
-        signals,
-        would_change=("rdma resource show: far fewer queue pairs than the adapter's limit",),
-        ranks=everyone(evidence),
-        nodes=frozenset(nodes),
-    )
-
-
-def _too_low(one: Said) -> bool:
-    value = one[0].more.get("bytes")
-    return isinstance(value, int) and value < MUCH_BYTES
-
-
-RULE = Rule((ROUTE, MEMORY, PAIRS), judge)
+RULE = Rule((ROUTE,), judge)

@@ -1,108 +1,199 @@
-"""An RDMA call was refused for want of something: locked memory that a limit keeps, or resources of the adapter."""
+"""An RDMA call was refused for want of something: locked memory that a limit keeps, or resources of the adapter.
+
+ibv_reg_mr(3) locks pages, so ENOMEM there is the limit of locked memory (NCCL's manual, Troubleshooting). ENOMEM of
+ibv_create_qp(3) has two causes, the same limit or a full table of the adapter: the limit of the rank, and queue pairs
+in use against max_qp, tell which. mlx5 gives EAGAIN where the adapter has no resource left (core/cmd.c of Linux).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
 from probes.diagnosis.modesty import modest
 
-MEMLOCK, QPS = "ib.memlock_limit", "ib.qp_exhausted"
+MEMLOCK, PAIRS = "ib.memlock_limit", "ib.qp_exhausted"
 _CALL = re.compile(
     r"(ibv_(?:reg_(?:dmabuf_)?mr\w{0,12}|create_qp\w{0,6}|create_cq\w{0,6}|alloc_pd|create_srq))[^\n]{0,80}", re.I
 )
-_NO_MEMORY = re.compile(r"Cannot allocate memory|ENOMEM|errno 12\b|error 12\b|Resource temporarily unavailable", re.I)
-_FULL = re.compile(r"No space left on device|ENOSPC|Too many open|EMFILE|Device or resource busy", re.I)
+_NO_MEMORY = re.compile(r"Cannot allocate memory|ENOMEM|errno 12\b|error 12\b", re.I)
+_USED_UP = re.compile(
+    r"No space left on device|ENOSPC|Too many open|EMFILE|Device or resource busy|Resource temporarily unavailable"
+    r"|EAGAIN", re.I,
+)  # fmt: skip
+USED_UP = (11, 16, 24, 28)  # errno(3): EAGAIN, EBUSY, EMFILE, ENOSPC
 ENOUGH = 2**36  # bytes; judgement: a rank that may lock 64 GiB is not held by this limit
+FULL = 0.95  # of the adapter's queue pairs; judgement: some are reserved
+MANY = 10_000  # queue pairs; judgement: a training node uses some thousands
 SAID = ("nccl_warn", "nccl_error", "traceback", "bootstrap")
 
 
+class Refused(NamedTuple):
+    said: Said
+    op: str
+    registers: bool
+    used_up: bool
+    node: str
+
+
+class Limits(NamedTuple):
+    """What is known of locked memory where calls were refused."""
+
+    low: list[tuple[Reason, bool]]  # with whether it is of a rank, not of a shell
+    free: list[tuple[Reason, bool]]
+
+
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    low = list(_low(evidence))
-    for event, log, seen in evidence.job.said(*SAID):
-        call = _CALL.search(event.text)
-        if call is None or event.secondary:
+    refused = list(_refused(evidence))
+    nodes = {one.node for one in refused}
+    limits = _limits(evidence, nodes)
+    full, many = _tables(evidence, nodes)
+    if refused:
+        yield from _of_refusals(evidence, refused, limits, full, many)
+        return
+    yield from _low_alone(evidence)
+    if full:
+        yield _pairs(evidence, [], {one.reading.partition("/")[0] for one in full}, ["pair_table_full_alone"], full)
+
+
+def _refused(evidence: Evidence) -> Iterator[Refused]:
+    for one in evidence.job.said("ib_resource"):
+        event = one[0]
+        if not event.secondary:
+            registers = event.op.startswith(("ibv_reg", "register"))
+            used_up = event.code in USED_UP or bool(_USED_UP.search(event.text))
+            yield Refused(one, event.op, registers, used_up, node_of(evidence, one))
+    for one in evidence.job.said(*SAID):
+        call = _CALL.search(one[0].text)
+        if call is None or one[0].secondary:
             continue
-        node = seen.node or (evidence.job.view(event.rank).node if event.rank is not None else "")
-        no_memory, full = bool(_NO_MEMORY.search(event.text)), bool(_FULL.search(event.text))
-        if not no_memory and not full:
-            continue
-        registers = "reg_" in call[1].lower()
-        limits = [one for one in low if one[0] in (node, "")]
-        said = quoted(event, log, seen)
-        if registers or no_memory:
-            signal = "registration_refused" if registers or limits else "queue_pair_refused_perhaps_memlock"
-            yield _memlock(node, [said], limits, signal, event.rank)
-        if not registers:
-            refused = (
-                "queue_pair_refused"
-                if full
-                else "queue_pair_refused_memory"
-                if limits
-                else "queue_pair_refused_unclear"
-            )
-            yield _qps(evidence, node, said, refused, event.rank)
-    if low and not any(True for _ in _registrations(evidence)):
-        for limit in low[:1]:
-            if limit[3]:
-                yield _memlock(limit[0], [], [limit], "", None)
+        used_up = bool(_USED_UP.search(one[0].text))
+        if used_up or _NO_MEMORY.search(one[0].text):
+            yield Refused(one, call[1], "reg_" in call[1].lower(), used_up, node_of(evidence, one))
 
 
-def _registrations(evidence: Evidence) -> Iterator[object]:
-    return (event for event, _, _ in evidence.job.said(*SAID) if _CALL.search(event.text))
+def _of_refusals(
+    evidence: Evidence, refused: list[Refused], limits: Limits, full: list[Reason], many: list[Reason]
+) -> Iterator[Hypothesis]:
+    memory = [one for one in refused if one.registers or not one.used_up]
+    pairs = [one for one in refused if not one.registers]
+    registers = any(one.registers for one in refused)
+    low, free = bool(limits.low), any(of_rank for _, of_rank in limits.free)
+    if memory:
+        signals = ["verbs_registration_refused" if registers else "pair_refused_as_memlock"]
+        signals += ["memlock_low" if of_rank else "memlock_low_shell" for _, of_rank in limits.low]
+        if not low:
+            signals += ["memlock_not_limited" if of_rank else "memlock_free_in_shell" for _, of_rank in limits.free]
+        signals += ["pair_table_full_against"] if full else []
+        yield _memlock(evidence, memory, limits, signals)
+    if pairs:
+        used_up = any(one.used_up for one in pairs)
+        name = "resources_used_up" if used_up or full else "pair_refused_low_memlock" if low else ""
+        name = name or ("pair_refused_unlimited" if free else "pair_refused_as_resources")
+        extra = ["pair_table_full"] if full else ["queue_pairs_many"] if many else []
+        yield _pairs(evidence, pairs, {one.node for one in pairs}, [name, *extra], full or many)
+    elif free and not low:
+        yield _pairs(evidence, refused, {one.node for one in refused}, ["registration_refused_unlimited"], [])
 
 
-Low = tuple[str, Reason, bool, bool]  # node, why, of a rank (not of a shell), unlike other nodes
+def _memlock(evidence: Evidence, refused: list[Refused], limits: Limits, signals: list[str]) -> Hypothesis:
+    nodes = {one.node for one in refused}
+    lows = tuple(reason for reason, _ in limits.low[:2])
+    return Hypothesis(
+        MEMLOCK, whom(nodes),
+        f"RDMA may not lock enough memory on {listed(nodes)}: {refused[0].op} was refused",
+        (*(quoted(*one.said) for one in refused[:3]), *lows),
+        tuple(dict.fromkeys(signals)),
+        against=() if lows else tuple(reason for reason, _ in limits.free[:1]),
+        would_change=("`Max locked memory` of the rank's own process in /proc/PID/limits: unlimited",),
+        ranks=everyone(evidence), nodes=frozenset(nodes),
+    )  # fmt: skip
 
 
-def _low(evidence: Evidence) -> Iterator[Low]:
-    """Limits of locked memory that are too low. A rank's own counts; the shell's says what a login would get."""
-    told: list[tuple[Seen, int, int | None]] = [
-        (seen, limit.pid, limit.memlock) for seen in evidence.of("host.settings") for limit in seen.facts.limits
-    ]
+def _pairs(
+    evidence: Evidence, refused: list[Refused], nodes: set[str], signals: list[str], tables: list[Reason]
+) -> Hypothesis:
+    what = f": {refused[0].op} was refused" if refused else ": its table is full"
+    return Hypothesis(
+        PAIRS, whom(nodes),
+        f"On {listed(nodes)} the adapter has no queue pairs or other resources left{what}",
+        (*(quoted(*one.said) for one in refused[:3]), *tables[:3]),
+        tuple(dict.fromkeys(signals)),
+        would_change=("`rdma resource show`: far fewer queue pairs in use than max_qp of ibv_devinfo -v",),
+        ranks=everyone(evidence), nodes=frozenset(nodes),
+    )  # fmt: skip
+
+
+def _limits(evidence: Evidence, nodes: set[str]) -> Limits:
+    found = Limits([], [])
+    for seen, pid, size in _told(evidence):
+        if nodes & {seen.node, ""} or not seen.node:
+            low = size is not None and size < ENOUGH
+            (found.low if low else found.free).append((_said_of(seen, pid, size), pid != 0))
+    for one in evidence.job.said("memlock"):
+        node, size = node_of(evidence, one), one[0].more.get("bytes")
+        if node in nodes or not node:
+            low = isinstance(size, int) and size < ENOUGH
+            (found.low if low else found.free).append((quoted(*one), True))
+    return found
+
+
+def _told(evidence: Evidence) -> list[tuple[Seen, int, int | None]]:
+    return [(seen, limit.pid, limit.memlock) for seen in evidence.of("host.settings") for limit in seen.facts.limits]
+
+
+def _said_of(seen: Seen, pid: int, size: int | None) -> Reason:
+    who = "a login shell" if pid == 0 else f"process {pid}" if pid > 0 else "a process"
+    if size is None or size >= ENOUGH:
+        return Reason(f"{who} on {seen.node or 'a node'} may lock as much memory as it likes", seen.ref)
+    much = f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+    return Reason(f"{who} on {seen.node or 'a node'} may lock {much} of memory", seen.ref)
+
+
+def _low_alone(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A rank's limit that is low where those of other nodes are free, before anything was refused."""
+    told = _told(evidence)
     free = {seen.node for seen, _, size in told if size is None or size >= ENOUGH}
     for seen, pid, size in told:
-        if size is not None and size < ENOUGH:
-            who = "a login shell" if pid == 0 else f"process {pid}" if pid > 0 else "a process"
-            mib = f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
-            unlike = f", on {len(free)} other nodes it is free" if free - {seen.node} else ""
-            says = f"{who} on {seen.node or 'a node'} may lock {mib} of memory{unlike}"
-            yield seen.node, Reason(says, seen.ref), pid != 0, bool(free - {seen.node})
+        if size is not None and size < ENOUGH and free - {seen.node}:
+            reason = _said_of(seen, pid, size)
+            says = f"{reason.says}, on {len(free - {seen.node})} other nodes it is free"
+            yield Hypothesis(
+                MEMLOCK, whom({seen.node}), f"RDMA may not lock enough memory on {listed({seen.node})}",
+                (Reason(says, seen.ref),), ("memlock_low" if pid else "memlock_low_shell",),
+                would_change=("`Max locked memory` of the rank's own process in /proc/PID/limits: unlimited",),
+                nodes=frozenset({seen.node} - {""}),
+            )  # fmt: skip
+            return
 
 
-def _memlock(node: str, because: list[Reason], limits: list[Low], signal: str, rank: int | None) -> Hypothesis:
-    signals = [signal] if signal else []
-    for _, reason, of_rank, unlike in limits[:2]:
-        because.append(reason)
-        signals.append("memlock_low" if of_rank and (signal or unlike) else "memlock_low_shell")
-    where = f" on {node}" if node else ""
-    return Hypothesis(
-        MEMLOCK, {"node": node} if node else {},
-        f"RDMA may not lock enough memory{where}" + (": memory could not be registered" if signal else ""),
-        tuple(because), tuple(dict.fromkeys(signals)),
-        would_change=("`Max locked memory` in /proc/PID/limits of the rank: unlimited",),
-        ranks=frozenset({rank} if rank is not None else ()), nodes=frozenset({node} if node else ()),
-    )  # fmt: skip
-
-
-def _qps(evidence: Evidence, node: str, said: Reason, signal: str, rank: int | None) -> Hypothesis:
-    because = [said]
-    signals = [signal]
+def _tables(evidence: Evidence, nodes: set[str]) -> tuple[list[Reason], list[Reason]]:
+    """Adapters whose queue pairs are all in use, and those with very many where nobody told how many they may have."""
+    used: dict[tuple[str, str], tuple[int, str]] = {}
+    most: dict[tuple[str, str], int] = {}
     for seen in evidence.of("host.settings"):
-        counts = {key: value for key, value in seen.facts.resources.items() if key.endswith(" qp")}
-        for key, value in counts.items():
-            if seen.node in (node, "") and value > 10_000:  # judgement: a training node uses some thousands
-                because.append(Reason(f"{key.partition(' ')[0]} has {value:,} queue pairs in use", seen.ref))
-                signals.append("queue_pairs_many")
-    where = f" on {node}" if node else ""
-    return Hypothesis(
-        QPS, {"node": node} if node else {}, f"The adapter{where} gives no more queue pairs",
-        tuple(because), tuple(dict.fromkeys(signals)),
-        would_change=("`rdma resource show`: queue pairs in use, against max_qp of ibv_devinfo -v",),
-        ranks=frozenset({rank} if rank is not None else ()), nodes=frozenset({node} if node else ()),
-    )  # fmt: skip
+        for key, value in seen.facts.resources.items():
+            hca, _, what = key.partition(" ")
+            if what == "qp":
+                used[(seen.node, hca)] = (value, seen.ref)
+            elif what == "max_qp":
+                most[(seen.node, hca)] = value
+    full, many = [], []
+    for (node, hca), (value, ref) in used.items():
+        if nodes and node and node not in nodes and "" not in nodes:
+            continue
+        limit = most.get((node, hca)) or next((size for (_, name), size in most.items() if name == hca), 0)
+        of = f" of {limit:,}" if limit else ""
+        reason = Reason(f"{hca}{f' on {node}' if node else ''} has {value:,}{of} queue pairs in use", ref)
+        if limit and value >= FULL * limit:
+            full.append(reason)
+        elif not limit and value > MANY:
+            many.append(reason)
+    return full, many
 
 
-RULE = Rule((MEMLOCK, QPS), modest(judge))
+RULE = Rule((MEMLOCK, PAIRS), modest(judge))
