@@ -67,10 +67,17 @@ def test_a_port_that_is_down_beside_working_ones_is_named(tmp_path: Path) -> Non
 
 
 def test_a_port_that_is_down_on_every_node_was_never_cabled_and_does_not_lead(tmp_path: Path) -> None:
-    files = {f"{node}/ibstat.txt": ibstat(**(FINE | {"mlx5_4": "Down Polling 40"})) for node in NODES}
-    found = told(tmp_path, files)
+    text = ibstat(**(FINE | {"mlx5_4": "Down Polling 40"})).replace("Base lid: 14", "Base lid: 65535")
+    found = told(tmp_path, {f"{node}/ibstat.txt": text for node in NODES})
     assert found.cause == "unknown"
     assert found.share("ib.link_down") < 0.2
+
+
+def test_a_rail_that_is_down_on_every_node_and_once_had_addresses_has_lost_its_switch(tmp_path: Path) -> None:
+    text = ibstat(**(FINE | {"mlx5_3": "Down Polling 40"}))
+    found = told(tmp_path, {f"ibstat-{node}.txt": text for node in NODES})
+    assert (found.cause, found.subject) == ("ib.switch_down", {"hca": "mlx5_3", "port": 1})
+    assert found.probability >= 0.9
 
 
 def test_the_same_rail_down_on_every_node_after_traffic_is_its_switch(tmp_path: Path) -> None:
@@ -469,6 +476,33 @@ def test_a_port_error_without_a_port_to_look_at_is_not_settled(tmp_path: Path) -
     found = told(tmp_path, {"gpu-02/rank1.log": line})
     assert found.share("ib.link_down") > 0.5
     assert found.probability < 0.85
+
+
+def test_a_port_error_of_a_port_that_is_active_again_is_a_flap(tmp_path: Path) -> None:
+    line = "gpu-02:4121:4300 [1] transport/net_ib.cc:123 NCCL WARN NET/IB : mlx5_1:1 Got async event : port error\n"
+    found = told(tmp_path, {"gpu-02/rank1.log": line, "gpu-02/ibstat.txt": ibstat(**FINE)})
+    assert (found.cause, found.subject) == ("ib.link_flapping", {"node": "gpu-02", "hca": "mlx5_1", "port": 1})
+
+
+PERFQUERY = (
+    "# Port extended counters: Lid {lid} port {port} (CapMask: 0x5A00 CapMask2: 0x0000002)\n"
+    "PortSelect:......................{port}\nPortXmitData:....................{data}\n"
+    "PortXmitWait:....................{wait}\n"
+)
+
+
+@pytest.mark.parametrize("names", ["pq-20260527T1300{}Z.txt", "pq.17798880{}.txt", "2026-05-27_13-00-{}/perfquery.txt"])
+def test_times_in_the_names_of_files_make_rates_of_counters(tmp_path: Path, names: str) -> None:
+    """Two uplinks of a leaf whose rate nobody told: 400 Gb/s like the adapters, 50e9 bytes a second, 8 a tick."""
+    files = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES}
+    for seconds, ticks in (("00", 0), ("20", int(0.6 * 20 * 50e9 / 8))):
+        files[names.format(seconds)] = "".join(
+            PERFQUERY.format(lid=900, port=port, data=10**9, wait=10**10 + ticks) for port in (33, 34)
+        )
+    found = told(tmp_path, files)
+    assert found.cause == "ib.congestion"
+    assert found.probability >= 0.8
+    assert "60 % of the time" in found.diagnosis.verdict.hypothesis.because[0].says
 
 
 def test_a_rail_that_is_slower_on_every_node_is_built_so(tmp_path: Path) -> None:

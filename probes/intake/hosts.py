@@ -24,6 +24,7 @@ _NOT_NODE = re.compile(
     r"|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
+_TIME = re.compile(r"(?<!\d)(?:20\d{6}(?!\d)|1[6-9]\d{8}(?!\d)|20\d\d-[01]\d-[0-3]\d)")  # when, not where
 _GPU_NUMBER = re.compile(r"(?:gpu|gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
 
 
@@ -63,6 +64,7 @@ def alike(words: Iterable[str]) -> set[str]:
     groups: dict[str, set[str]] = {}
     for word in words:
         plain = is_host(word) and any(c.isdigit() for c in word) and not _GPU_NUMBER.fullmatch(word.lower())
+        plain = plain and not _TIME.search(word)
         if plain and not is_other(word) and named(PurePosixPath(word)).rank is None:
             groups.setdefault(re.sub(r"\d+", "#", word), set()).add(word)
     return {word for group in groups.values() if len(group) > 1 for word in group}

@@ -71,7 +71,7 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if names := _prefixed(head):
         return _by_prefix(text, names)
-    framed = (found[2].strip() for line in head if (found := _MARKED.match(line)))
+    framed = (found[2].strip() for line in head if (found := _MARKED.match(line) or _OPEN.match(line)))
     known = alike(framed)
     parts = list(_by_headings(text, known)) if any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]

@@ -93,7 +93,7 @@ def _by_event(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Sai
         subject |= {"hca": hca} if hca else {}
         subject |= {"port": int(number)} if number.isdecimal() else {}
         first = port == order[0]
-        flaps = bool(again)
+        flaps = bool(again) or _active_now(evidence, node, hca)
         signal = ("port_up_again" if flaps else "port_error_event") if first else "port_error_later"
         peers = [one for one in errors if node_of(evidence, one) == node or node_at(evidence, one[0].peer) == node]
         does = "went down and came up again" if flaps else "went down"
@@ -107,6 +107,12 @@ def _by_event(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Sai
             ranks=everyone(evidence),
             nodes=frozenset({node}),
         )
+
+
+def _active_now(evidence: Evidence, node: str, hca: str) -> bool:
+    """The adapter's ports are up at a look, so the one that went down came back."""
+    views = [one for one in evidence.ports.of_nodes if hca and one.hca == hca and one.node in (node, "") and one.facts]
+    return bool(views) and all(one.facts is not None and one.facts.state == "ACTIVE" for one in views)
 
 
 def _switch(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Said]) -> Hypothesis:
