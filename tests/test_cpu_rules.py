@@ -46,6 +46,32 @@ def test_a_process_beside_the_job_that_ranks_wait_for_is_named(tmp_path: Path) -
     assert found.step("process-attribution", "load")[0] == "implicated"
 
 
+def test_headings_with_hashes_give_the_commands_below_them_to_their_nodes(tmp_path: Path) -> None:
+    parts = []
+    for node in ("zeta1", "zeta2", "zeta3"):
+        sick = node == "zeta2"
+        rows = [(77, "R", "osqueryd", 1500.0), *RANKS] if sick else RANKS
+        parts.append(
+            f"#### {node}\n$ nproc\n32\n$ cat /proc/pressure/cpu\n{PRESSED if sick else CALM}"
+            f"$ top -b -n 1\n{top(*rows, load=60 if sick else 8, idle=1.0 if sick else 70.0)}"
+        )
+    found = told(tmp_path, {"all.txt": "\n".join(parts)})
+    assert (found.cause, found.subject.get("node")) == ("cpu.process_hotspot", "zeta2")
+
+
+def test_one_file_of_many_nodes_does_not_put_all_ranks_on_the_first(tmp_path: Path) -> None:
+    """Each node has a GPU 0 with the same bus id: that is no GPU of two ranks."""
+    lines = [
+        f"zeta{rank // 2}:{500 + rank}:{900 + rank} [{rank % 2}] NCCL INFO ncclCommInitRankConfig comm 0x55{rank:04x} "
+        f"rank {rank} nranks 6 cudaDev {rank % 2} nvmlDev {rank % 2} busId {19 + rank % 2}000 commId 0xabc - Init "
+        for rank in range(6)
+    ]
+    for name in ("rank0.out", "out/0/stderr.log", "nccl.log"):
+        text = "".join(f"{line}{done}\n" for done in ("START", "COMPLETE") for line in lines)
+        found = told(tmp_path / name.partition(".")[0], {name: text})
+        assert found.share("nccl.device_visibility") == 0
+
+
 def test_a_busy_process_on_an_idle_node_of_128_cpus_does_not_matter(tmp_path: Path) -> None:
     rows = [(77, "R", "clamscan", 900.0), *RANKS]
     files = {"top.txt": top(*rows, load=12, idle=88.0), "psi_cpu.txt": CALM, "lscpu.txt": LSCPU.format(128, 128)}
