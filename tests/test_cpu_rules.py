@@ -59,6 +59,26 @@ def test_headings_with_hashes_give_the_commands_below_them_to_their_nodes(tmp_pa
     assert (found.cause, found.subject.get("node")) == ("cpu.process_hotspot", "zeta2")
 
 
+def test_a_file_that_tells_the_name_of_the_node_names_the_subject(tmp_path: Path) -> None:
+    rows = [(77, "R", "osqueryd", 1500.0), *RANKS]
+    files = {"top.txt": top(*rows, load=60, idle=1.0), "psi.txt": PRESSED, "nproc": "32\n"}
+    for name, text in (
+        ("hostname", "trainbox\n"),
+        (
+            "uname-a.txt",
+            "Linux trainbox 5.15.0-91-generic #101-Ubuntu SMP Tue Nov 14 13:30:08 UTC 2023 x86_64 GNU/Linux\n",
+        ),
+        ("system.txt", "$ uname -n\ntrainbox\n$ nproc\n32\n"),
+    ):
+        assert told(tmp_path / name, {**files, name: text}).subject.get("node") == "trainbox"
+
+
+def test_the_name_of_who_collected_files_of_many_nodes_is_no_subject(tmp_path: Path) -> None:
+    sick = top((77, "R", "osqueryd", 1500.0), *RANKS, load=60, idle=1.0)
+    files = {"hostname": "login-1\n", "gpu-01/nproc": "32\n", "gpu-02/nproc": "32\n", "gpu-02/top.txt": sick}
+    assert told(tmp_path, files | {"gpu-02/psi.txt": PRESSED}).subject["node"] == "gpu-02"
+
+
 def test_one_file_of_many_nodes_does_not_put_all_ranks_on_the_first(tmp_path: Path) -> None:
     """Each node has a GPU 0 with the same bus id: that is no GPU of two ranks."""
     lines = [

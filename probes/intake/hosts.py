@@ -24,8 +24,22 @@ _NOT_NODE = re.compile(
     r"|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
+_SAYS_HOST = re.compile(r"(?:etc[-_.])?(?:hostname|host_?name|nodename|uname[-_]{1,3}n)(?:[-_]{1,3}[fs])?", re.I)
+_UNAME = re.compile(r"Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[\w.+-]{0,80} #\d")
 _TIME = re.compile(r"(?<!\d)(?:20\d{6}(?!\d)|1[6-9]\d{8}(?!\d)|20\d\d-[01]\d-[0-3]\d)")  # when, not where
 _GPU_NUMBER = re.compile(r"(?:gpu|gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
+
+
+def told_by(name: str, text: str) -> str:
+    """The node that a file tells which was written to say it: `hostname`, /etc/hostname, `uname -n` or `uname -a`."""
+    said = text.strip()
+    if len(said) > 400 or "\n" in said:
+        return ""
+    if found := _UNAME.match(said):
+        said = found[1]
+    elif not _SAYS_HOST.fullmatch(stem(name)):
+        return ""
+    return said if len(said) < 64 and is_host(said) and said.partition(".")[0] != "localhost" else ""
 
 
 def of_report(folder: str) -> str:
