@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.brought import told
 
 NODE = "gpu-01"
@@ -231,3 +233,23 @@ def test_a_loaded_node_is_not_why_a_rank_on_it_runs_another_collective(tmp_path:
     first = diagnose([*loaded, *hung], [NODE]).verdict
     assert first.hypothesis.cause.startswith("fw.")
     assert first.probability > 0.9
+
+
+@pytest.mark.parametrize("wait_s", [300, 0.2])
+def test_the_wait_that_the_scheduler_counted_tells_whether_a_narrow_mask_harms(tmp_path: Path, wait_s: float) -> None:
+    """30 s on a CPU, and the wait beside them: by grep of all threads of four loader workers on two of 64 CPUs."""
+    pids = range(500, 508)
+    files = {
+        "nproc": "64\n",
+        "ps.txt": "    PID    PPID %CPU COMMAND\n" + "".join(f"{pid:>7}       1 25.0 python3\n" for pid in pids),
+        "taskset.txt": "".join(f"pid {pid}'s current affinity list: 8,9\n" for pid in pids),
+        "schedstat.txt": "".join(
+            f"/proc/{pid}/task/{pid}/schedstat:{30 * 10**9} {int(wait_s * 10**9)} 9120\n" for pid in pids
+        ),
+    }
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    if wait_s > 1:
+        assert (found.cause, found.subject) == ("cpu.affinity_collision", {"node": NODE})
+        assert found.probability >= 0.8
+    else:
+        assert found.probability < 0.8

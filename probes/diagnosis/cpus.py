@@ -31,6 +31,7 @@ SLEEPY = (
     "mpstat",
 )
 WAIT_PRESSURE, WAIT_DELAY, IDLE = 20.0, 10.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
+WAIT_WANTED = 50.0  # percent: it waits longer than it runs; judgement
 RUNNABLE = 1.5  # tasks that want to run, per CPU; judgement
 
 
@@ -50,10 +51,16 @@ class Runner:
     args: str = ""
     lifetime: bool = False
     ref: str = ""
+    of_wanted: bool = False  # the delay is of the time that it wanted to run: what it slept is not in it
 
     @property
     def waits(self) -> bool:
-        return (self.delay or 0.0) > WAIT_DELAY
+        return (self.delay or 0.0) > (WAIT_WANTED if self.of_wanted else WAIT_DELAY)
+
+    @property
+    def delayed(self) -> str:
+        of = "of the time that it wanted to run" if self.of_wanted else "of the time"
+        return f"waited for a CPU for {self.delay:g} % {of}"
 
     @property
     def called(self) -> str:
@@ -63,7 +70,7 @@ class Runner:
                 if self.worker
                 else f"rank {self.rank} ({self.pid})"
             )
-        return f"{self.comm} ({self.pid})"
+        return f"{self.comm} ({self.pid})" if self.comm else f"thread {self.pid}"
 
 
 @dataclass(slots=True)
@@ -91,7 +98,7 @@ class NodeCpu:
             (one for one in self.runners.values() if one.waits and one.rank is not None),
             key=lambda one: -(one.delay or 0),
         )
-        found += [Reason(f"{one.called} waited for a CPU for {one.delay:g} % of the time", one.ref) for one in late[:3]]
+        found += [Reason(f"{one.called} {one.delayed}", one.ref) for one in late[:3]]
         if self.cpus and (self.runnable or 0) > RUNNABLE * self.cpus:
             found.append(
                 Reason(f"{self.runnable} tasks want to run on {self.cpus} CPUs", self.refs.get("runnable", ""))
@@ -213,7 +220,8 @@ def _process(here: NodeCpu, one: Process, ref: str) -> None:
     if one.cpu_percent is not None and not (there.cpu is not None and one.lifetime):
         there.cpu, there.lifetime = one.cpu_percent, one.lifetime
         there.ref = ref
-    there.delay = one.run_delay_percent if one.run_delay_percent is not None else there.delay
+    if one.run_delay_percent is not None and not (one.of_wanted and there.delay is not None and not there.of_wanted):
+        there.delay, there.of_wanted = one.run_delay_percent, one.of_wanted
     there.preempted = one.preempted if one.preempted is not None else there.preempted
     there.threads, there.args = one.threads or there.threads, one.args or there.args
     if there.rank is None and one.rank:

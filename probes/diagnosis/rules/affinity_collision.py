@@ -40,11 +40,7 @@ def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
     who = ", ".join(one.called for one in job[:3]) + (f" and {len(job) - 3} more" if len(job) > 3 else "")
     because = [Reason(f"{who} may use {len(cpus)} of {whole} CPUs only ({job[0].mask})", job[0].ref)]
     for one in late[:3]:
-        waited = (
-            f"waited for a CPU for {one.delay:g} % of the time"
-            if one.waits
-            else f"lost its CPU {one.preempted:.0f} times a second"
-        )
+        waited = one.delayed if one.waits else f"lost its CPU {one.preempted:.0f} times a second"
         because.append(Reason(f"{one.called} {waited}", one.ref))
     pressed = here.pressure is not None and (here.pressure.some_avg10 or 0.0) > 20
     if pressed and not late:
