@@ -313,6 +313,48 @@ def test_another_mtu_on_an_interface_that_nobody_uses_does_not_lead_surely(tmp_p
     assert told(tmp_path, files).probability < 0.8
 
 
+def begins(*says: str, per_node: int = 1) -> str:
+    """The same lines of NCCL of every rank of all nodes, in one file."""
+    return "".join(
+        f"{node}:{4000 + rank}:{4300 + rank} [0] NCCL INFO {said}\n"
+        for rank, node in enumerate(NODES * per_node)
+        for said in (*says, f"comm 0x5f rank {rank} nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0")
+    )
+
+
+NO_GDR = ("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>", "Using network IB",
+    "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'")  # fmt: skip
+ROW = (
+    "   536870912     134217728     float     sum      -1  90000.0    5.96   {}      0  90000.0    5.96   4.51      0\n"
+)
+BARE = (
+    "Module                  Size  Used by\nnvidia              56717312  2\nib_uverbs             188416  3 mlx5_ib\n"
+)
+
+
+def test_no_direct_path_anywhere_and_no_module_for_it_is_gpudirect(tmp_path: Path) -> None:
+    modules = {f"{node}/lsmod.txt": BARE for node in NODES}
+    quick, crawling = ROW.format("44.71"), ROW.format("4.47")
+    found = told(tmp_path / "a", modules | {"log.txt": begins(*NO_GDR) + crawling})
+    assert (found.cause, found.subject) == ("ib.gpudirect_off", {})
+    assert found.probability >= 0.9
+    assert told(tmp_path / "b", modules | {"log.txt": begins(*NO_GDR) + quick}).probability < 0.8
+    assert told(tmp_path / "c", {"log.txt": begins(*NO_GDR)}).cause == "unknown"
+
+
+def test_sockets_beside_a_fabric_that_is_up_are_a_degraded_topology(tmp_path: Path) -> None:
+    log = begins("NET/IB : No device found.", "NET/Socket : Using [0]eth0:10.0.0.1<0>", "Using network Socket")
+    ports = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES}
+    found = told(tmp_path / "a", ports | {"log.txt": log})
+    assert (found.cause, found.subject) == ("nccl.topology_degraded", {})
+    assert found.probability >= 0.9
+    slow = {
+        name: text.replace("InfiniBand", "Ethernet").replace("Rate: 400", "Rate: 25") for name, text in ports.items()
+    }
+    assert told(tmp_path / "b", slow | {"log.txt": log}).cause == "unknown"
+    assert told(tmp_path / "c", {"log.txt": log}).cause == "unknown"
+
+
 REFUSED = (
     "gpu-02:4121:4300 [1] transport/net_ib.cc:850 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate "
     "memory\n"
