@@ -322,6 +322,50 @@ def begins(*says: str, per_node: int = 1) -> str:
     )
 
 
+def ping(peer: str, size: int, came: int, says: str = "") -> str:
+    return (
+        f"PING {peer} ({peer}) {size}({size + 28}) bytes of data.\n{says}"
+        f"\n--- {peer} ping statistics ---\n3 packets transmitted, {came} received, {100 - came * 33}% packet loss\n"
+    )
+
+
+def test_large_pings_that_are_lost_while_small_ones_arrive_tell_of_a_smaller_mtu_between(tmp_path: Path) -> None:
+    small, large = ping("10.0.0.4", 56, 3), ping("10.0.0.4", 8972, 0)
+    found = told(tmp_path / "a", {"gpu-01/ping.txt": small + large})
+    assert (found.cause, found.subject) == ("net.mtu_mismatch", {})
+    assert found.probability >= 0.9
+    assert told(tmp_path / "b", {"gpu-01/ping.txt": large}).probability < 0.8
+    assert told(tmp_path / "c", {"gpu-01/ping.txt": small + ping("10.0.0.4", 8972, 3)}).cause == "unknown"
+    router = ping("10.0.0.4", 8972, 0, "From 10.0.0.254 icmp_seq=1 Frag needed and DF set (mtu = 1500)\n")
+    assert told(tmp_path / "d", {"gpu-01/ping.txt": router}).cause == "net.mtu_mismatch"
+
+
+def test_a_node_that_refuses_the_size_that_others_send_is_named(tmp_path: Path) -> None:
+    files = {f"{node}/ping.txt": ping("10.0.0.9", 8972, 3) for node in NODES}
+    files["gpu-03/ping.txt"] = ping("10.0.0.9", 8972, 0, "ping: local error: message too long, mtu=1500\n")
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("net.mtu_mismatch", {"node": "gpu-03"})
+
+
+STUCK = (
+    "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n"
+    "ESTAB 0      913404      10.0.0.1:41331     10.0.0.4:50112 timer:(on,11sec,7) cubic wscale:10,10 rto:25600 "
+    "backoff:7 rtt:0.2/0.1 mss:{mss} pmtu:{mtu} cwnd:1 bytes_sent:72000 bytes_acked:2100 retrans:1/8 lost:8\n"
+)
+ALIVE = (
+    "ESTAB 0      0      10.0.0.1:29500     10.0.0.4:50100 cubic rto:204 rtt:0.2/0.1 mss:8948 cwnd:10 bytes_acked:900\n"
+)
+
+
+def test_a_connection_that_sends_long_segments_in_vain_beside_one_that_lives_is_suspected(tmp_path: Path) -> None:
+    jumbo = STUCK.format(mss=8948, mtu=9000)
+    alive = told(tmp_path / "a", {"gpu-01/ss.txt": jumbo + ALIVE})
+    assert alive.cause == "net.mtu_mismatch"
+    dead = told(tmp_path / "b", {"gpu-01/ss.txt": jumbo})
+    assert dead.share("net.mtu_mismatch") < 0.5 < alive.share("net.mtu_mismatch")
+    assert told(tmp_path / "c", {"gpu-01/ss.txt": STUCK.format(mss=1448, mtu=1500) + ALIVE}).cause == "unknown"
+
+
 NO_GDR = ("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>", "Using network IB",
     "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'")  # fmt: skip
 ROW = (

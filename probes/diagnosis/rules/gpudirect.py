@@ -64,10 +64,10 @@ def slow_test(evidence: Evidence) -> list[Reason]:
     measured = [(_number(one[0].more.get("busbw")), one) for one in evidence.job.said("bandwidth")]
     if not measured or not adapters:
         return []
-    best, line = max(measured, key=lambda one: one[0])
+    best, (event, log, seen) = max(measured, key=lambda one: one[0])
     if best >= SLOW_GBYTES * adapters:
         return []
-    return [quoted(*line, f"nccl-tests measured {best:g} GB/s of bus bandwidth over {adapters} adapters")]
+    return [quoted(event, log, seen, f"nccl-tests measured {best:g} GB/s of bus bandwidth over {adapters} adapters")]
 
 
 def _number(value: object) -> float:

@@ -34,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         whom(odd),
         f"The InfiniBand MTU of {listed(odd) if odd else 'the nodes'} differs: {sizes}",
         tuple(quoted(*lines[node]) for node in (*odd, *values))[:4] + tuple(quoted(*one) for one in long[:2]),
-        ("mtu_differs", *(("message_too_long",) if long else ())),
+        ("mtu_differs_in_log", *(("message_too_long",) if long else ())),
         would_change=("active_mtu of ibv_devinfo, the same on every node",),
         ranks=everyone(evidence),
         nodes=frozenset(odd),

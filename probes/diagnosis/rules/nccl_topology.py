@@ -59,7 +59,7 @@ def _sockets_everywhere(evidence: Evidence, nodes: set[str], lines: dict[str, Sa
     several = len(nodes) > 1 or any(int(one[0].more.get("nodes", 1)) > 1 for one in evidence.job.said("nccl_topology"))
     up = [view for view in evidence.ports.of_nodes if view.facts is not None and view.facts.state == "ACTIVE"]
     up = [view for view in up if view.node in nodes or not view.node]
-    fabric = [view for view in up if (view.facts.link_layer or "") in ("InfiniBand", "IB")]  # type: ignore[union-attr]
+    fabric = [view for view in up if (view.facts.link_layer or "") in ("InfiniBand", "IB")]
     fast = [view for view in up if (view.rate_gbps or 0) >= FAST]
     if not several or not up:
         return
