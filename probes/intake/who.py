@@ -8,7 +8,7 @@ their rank in their content as well, the difference is applied to all of that no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -31,7 +31,13 @@ class Who:
         hosts |= brought.named | of_names(one.inside for one in brought.nodes)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         self.nodes = nodes_of(brought.folders, hosts, whole)
+        self.nodes -= _of_many(one.inside for one in brought.nodes)
         self.hosts = hosts | {of_report(folder.name) or folder.name for folder in self.nodes}
+        there: dict[PurePosixPath, set[str]] = {}
+        for one in brought.nodes:
+            if name := one.host or node_of_name(one.inside, ()):
+                there.setdefault(one.inside.parent, set()).add(name)
+        self.alone = {folder: names.pop() for folder, names in there.items() if len(names) == 1}
         self.told = _told(brought.told, self.hosts)
         self.hosts |= set(self.told.values())
         self.names: dict[PurePosixPath, Named] = {inside: named(inside) for inside in brought.insides}
@@ -66,6 +72,10 @@ class Who:
     def name_node(self, inside: PurePosixPath) -> str:
         """The node that a file's own name says, "" for none."""
         return node_of_name(inside, self.hosts)
+
+    def beside(self, inside: PurePosixPath) -> str:
+        """The node of what lies in the same folder, where tools there name one and the same."""
+        return self.alone.get(inside.parent, "")
 
     def of_name(self, inside: PurePosixPath, pid: int | None = None) -> int | None:
         """The rank that a name says. A number that is the process's own pid is none."""
@@ -228,6 +238,15 @@ def _told(folders: Mapping[PurePosixPath, str], hosts: set[str]) -> dict[PurePos
     if len(short) == 1 and {host.partition(".")[0] for host in hosts} <= short:
         return {PurePosixPath("."): min(told, key=len), PurePosixPath("/"): min(told, key=len)}
     return {folder: host for folder, host in folders.items() if folder.name}
+
+
+def _of_many(files: Iterable[PurePosixPath]) -> set[PurePosixPath]:
+    """Folders whose files name two nodes or more: whatever such a folder is called, it is none of one node."""
+    named_in: dict[PurePosixPath, set[str]] = {}
+    for inside in files:
+        if name := node_of_name(PurePosixPath(inside.name), ()):
+            named_in.setdefault(inside.parent, set()).add(name)
+    return {folder for folder, names in named_in.items() if len(names - {folder.name}) > 1}
 
 
 def looks_like_a_worker(process: ProcessStack) -> bool:

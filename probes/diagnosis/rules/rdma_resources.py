@@ -15,6 +15,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
 from probes.diagnosis.modesty import modest
+from probes.diagnosis.when import before_job
 
 MEMLOCK, PAIRS = "ib.memlock_limit", "ib.qp_exhausted"
 _CALL = re.compile(
@@ -52,6 +53,15 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     nodes = {one.node for one in refused}
     limits = _limits(evidence, nodes)
     full, many = _tables(evidence, nodes)
+    full += [
+        Reason(
+            f"adapter {notice.device} on {seen.node or 'a node'} refused its driver: a resource of it is used up",
+            seen.ref,
+        )
+        for seen in evidence.of("host.kernel_log")
+        for notice in seen.facts.hca_notices
+        if notice.what == "used up" and nodes & {seen.node, ""} and not before_job(evidence, notice.last_at)
+    ]
     if refused:
         yield from _of_refusals(evidence, refused, limits, full, many)
         return
@@ -139,6 +149,10 @@ def _limits(evidence: Evidence, nodes: set[str]) -> Limits:
         if node in nodes or not node:
             low = isinstance(size, int) and size < ENOUGH
             (found.low if low else found.free).append((quoted(*one), True))
+    for one in evidence.job.said("ib_resource"):  # UCX tells the limit beside the refusal
+        kib = one[0].more.get("kib")
+        if isinstance(kib, (int, str)) and str(kib).isdecimal() and int(kib) * 1024 < ENOUGH:
+            found.low.append((quoted(one[0], one[1], one[2], f"the process may lock {int(kib):,} KiB of memory"), True))
     return found
 
 

@@ -31,6 +31,8 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     )
     wanted = max(asked, default=0) * ranks
     many = threads > THREADS * cpus or wanted > THREADS * cpus
+    # Nobody told the threads, but far more want to run than there are processes of the job.
+    many = many or (not threads and (here.runnable or 0) > max(THREADS * cpus, 2 * len(mine)))
     crowded = max(here.runnable or 0, here.load1 or 0.0) > RUNNING * cpus
     if not mine or not (many or (crowded and used > 50 * cpus)) or (others and others[0][1] > BESIDE * cpus):
         return
