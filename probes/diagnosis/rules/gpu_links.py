@@ -121,6 +121,8 @@ def _blocked(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen, finding in evidence.findings("pci.acs"):
         yield _p2p(seen, [Reason(finding.says, seen.ref), *told], "acs_and_peer_errors" if told else "acs_on")
     for seen in evidence.of("host.kernel_log"):
+        if not seen.facts.iommu_faults:
+            continue
         gpus = _gpus_of_node(evidence, seen.node)
         said = [finding for finding in seen.findings if finding.code == "kernel.iommu_fault"]
         for event, finding in zip(seen.facts.iommu_faults, said, strict=False):
