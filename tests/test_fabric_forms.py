@@ -119,3 +119,25 @@ def test_a_mask_whose_few_cpus_have_no_time_left_is_a_collision(tmp_path: Path) 
     pressed = "some avg10=63.20 avg60=58.11 avg300=40.02 total=919281\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
     found = told(tmp_path, {f"gpu-02/{name}": text for name, text in (files | {"psi.txt": pressed}).items()})
     assert (found.cause, found.subject) == ("cpu.affinity_collision", {"node": "gpu-02"})
+
+
+def test_the_tables_of_mlxlink_are_known_without_those_of_troubleshooting(tmp_path: Path) -> None:
+    rows = (("State", "Active"), ("Physical state", "LinkUp"), ("Speed", "IB-NDR"), ("Width", "4x"))
+    errors = (("Symbol Errors", "99123"), ("Symbol BER", "3E-08"), ("Effective Physical BER", "4E-09"))
+    text = "\nOperational Info\n----------------\n" + "".join(f"{key:<35}: {value}\n" for key, value in rows)
+    text += "\nPhysical Counters and BER Info\n----\n" + "".join(f"{key:<35}: {value}\n" for key, value in errors)
+    found = told(tmp_path, {"gpu-02/mlxlink-mlx5_3.txt": text})
+    assert (found.cause, found.subject["node"], found.subject["hca"]) == ("ib.link_degraded", "gpu-02", "mlx5_3")
+
+
+def test_another_program_in_python_beside_ranks_that_say_who_they_are_is_none_of_the_job(tmp_path: Path) -> None:
+    rows = "".join(
+        f"train      {4000 + n}  95.0  1.1 125000 22012 ?   Rl   Mar20 200:10 python -u train.py --local_rank {n}\n"
+        for n in range(8)
+    )
+    other = "bob       99001 2400.0  0.1 125000 22012 ?   Rl   Mar20 200:10 python /home/bob/convert.py --threads 24\n"
+    head = "USER         PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND\n"
+    pressed = "some avg10=63.20 avg60=58.11 avg300=40.02 total=919281\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
+    files = {"gpu-02/ps_aux.txt": head + rows + other, "gpu-02/nproc": "32\n", "gpu-02/psi": pressed}
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject["pid"]) == ("cpu.process_hotspot", 99001)

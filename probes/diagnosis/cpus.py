@@ -6,6 +6,7 @@ Units    percent of one CPU for processes; of the last 10 s for pressure
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,7 @@ SLEEPY = (
     "mpstat",
 )
 WAIT_PRESSURE, WAIT_DELAY, IDLE = 20.0, 10.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
+_RANKED = re.compile(r"--(?:local[-_])?rank\b|torchrun|deepspeed|accelerate launch|spawn_main|multiprocessing")
 WAIT_WANTED = 50.0  # percent: it waits longer than it runs; judgement
 RUNNABLE = 1.5  # tasks that want to run, per CPU; judgement
 
@@ -129,7 +131,11 @@ class NodeCpu:
         name = one.comm.lower()
         if not name.startswith(JOB):
             return False
-        return not self.named or "train" in one.args or "torch" in one.args
+        if "train" in one.args or "torch" in one.args or _RANKED.search(one.args):
+            return True
+        # Where some say in their arguments that they are ranks, another program in Python is none of them.
+        marked = one.args and any(_RANKED.search(other.args) for other in self.runners.values())
+        return not self.named and not marked
 
     def others(self) -> Iterator[Runner]:
         """Processes that are none of the job's, with a share of the CPU."""

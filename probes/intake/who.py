@@ -37,7 +37,8 @@ class Who:
         for one in brought.nodes:
             if name := one.host or node_of_name(one.inside, ()):
                 there.setdefault(one.inside.parent, set()).add(name)
-        self.alone = {folder: names.pop() for folder, names in there.items() if len(names) == 1}
+        told = {one.inside.parent for one in brought.nodes if one.host}  # by its content, not by a name alone
+        self.alone = {folder: names.pop() for folder, names in there.items() if len(names) == 1 and folder in told}
         self.told = _told(brought.told, self.hosts)
         self.hosts |= set(self.told.values())
         self.names: dict[PurePosixPath, Named] = {inside: named(inside) for inside in brought.insides}
