@@ -363,6 +363,8 @@ def test_a_connection_that_sends_long_segments_in_vain_beside_one_that_lives_is_
     assert alive.cause == "net.mtu_mismatch"
     dead = told(tmp_path / "b", {"gpu-01/ss.txt": jumbo})
     assert dead.share("net.mtu_mismatch") < 0.5 < alive.share("net.mtu_mismatch")
+    lossy = jumbo.replace("backoff:7 ", "").replace("bytes_acked:2100", "bytes_acked:720001114163")
+    assert told(tmp_path / "d", {"gpu-01/ss.txt": lossy + ALIVE}).cause == "unknown"
     assert told(tmp_path / "c", {"gpu-01/ss.txt": STUCK.format(mss=1448, mtu=1500) + ALIVE}).cause == "unknown"
 
 
@@ -384,6 +386,9 @@ def test_no_direct_path_anywhere_and_no_module_for_it_is_gpudirect(tmp_path: Pat
     assert found.probability >= 0.9
     assert told(tmp_path / "b", modules | {"log.txt": begins(*NO_GDR) + quick}).probability < 0.8
     assert told(tmp_path / "c", {"log.txt": begins(*NO_GDR)}).cause == "unknown"
+    small = crawling.replace("   536870912     134217728", "        2048           512")
+    assert told(tmp_path / "d", {"log.txt": begins(*NO_GDR) + small}).cause == "unknown"
+    assert told(tmp_path / "e", {"gpu-01/lsmod.txt": BARE, "log.txt": begins(*NO_GDR)}).cause == "unknown"
 
 
 def test_sockets_beside_a_fabric_that_is_up_are_a_degraded_topology(tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def _by_ping(evidence: Evidence) -> tuple[list[Reason], list[str]]:
 
 def _stuck(one: Socket) -> bool:
     mss = one.mss or 0
-    tries = one.backoff >= BACKOFF or one.retransmits >= AGAIN
+    in_vain = one.retransmits >= AGAIN and one.retransmits * mss > (one.acked or 0)  # a lossy one gets on all the same
+    tries = one.backoff >= BACKOFF or in_vain
     return one.state == "ESTAB" and mss >= JUMBO and one.send_queue > mss and tries and bool(one.acked)
 
 

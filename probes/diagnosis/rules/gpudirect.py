@@ -10,6 +10,7 @@ from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
 
 CAUSE = "ib.gpudirect_off"
 MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peermem")
+LARGE = 64 * 2**20  # bytes of a message: smaller ones do not fill the links; judgement
 SLOW_GBYTES = 4.0  # bus bandwidth per adapter; judgement: a third of 100 Gb/s, and GPUDirect reaches nearly all of it
 
 
@@ -52,7 +53,7 @@ def _modules_missing(evidence: Evidence, nodes: set[str]) -> list[Reason]:
             return []
         if seen.node in nodes or not seen.node:
             found.append(Reason(f"no module for GPUDirect RDMA is loaded on {seen.node or 'a node'}", seen.ref))
-    return found
+    return found if 2 * len(found) >= len(nodes) else []
 
 
 def slow_test(evidence: Evidence) -> list[Reason]:
@@ -61,7 +62,11 @@ def slow_test(evidence: Evidence) -> list[Reason]:
         (str(one[0].more.get("devices", "")).count(":1/") for one in evidence.job.said("nccl_net")
          if one[0].name == "NET/IB"), default=0
     )  # fmt: skip
-    measured = [(_number(one[0].more.get("busbw")), one) for one in evidence.job.said("bandwidth")]
+    measured = [
+        (_number(one[0].more.get("busbw")), one)
+        for one in evidence.job.said("bandwidth")
+        if _number(one[0].more.get("bytes")) >= LARGE
+    ]
     if not measured or not adapters:
         return []
     best, (event, log, seen) = max(measured, key=lambda one: one[0])
