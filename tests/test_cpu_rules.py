@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.brought import told
 
 NODE = "gpu-01"
@@ -44,6 +46,52 @@ def test_a_process_beside_the_job_that_ranks_wait_for_is_named(tmp_path: Path) -
     assert found.probability >= 0.9
     assert "clamscan" in found.says
     assert found.step("process-attribution", "load")[0] == "implicated"
+
+
+def test_headings_with_hashes_give_the_commands_below_them_to_their_nodes(tmp_path: Path) -> None:
+    parts = []
+    for node in ("zeta1", "zeta2", "zeta3"):
+        sick = node == "zeta2"
+        rows = [(77, "R", "osqueryd", 1500.0), *RANKS] if sick else RANKS
+        parts.append(
+            f"#### {node}\n$ nproc\n32\n$ cat /proc/pressure/cpu\n{PRESSED if sick else CALM}"
+            f"$ top -b -n 1\n{top(*rows, load=60 if sick else 8, idle=1.0 if sick else 70.0)}"
+        )
+    found = told(tmp_path, {"all.txt": "\n".join(parts)})
+    assert (found.cause, found.subject.get("node")) == ("cpu.process_hotspot", "zeta2")
+
+
+def test_a_file_that_tells_the_name_of_the_node_names_the_subject(tmp_path: Path) -> None:
+    rows = [(77, "R", "osqueryd", 1500.0), *RANKS]
+    files = {"top.txt": top(*rows, load=60, idle=1.0), "psi.txt": PRESSED, "nproc": "32\n"}
+    for name, text in (
+        ("hostname", "trainbox\n"),
+        (
+            "uname-a.txt",
+            "Linux trainbox 5.15.0-91-generic #101-Ubuntu SMP Tue Nov 14 13:30:08 UTC 2023 x86_64 GNU/Linux\n",
+        ),
+        ("system.txt", "$ uname -n\ntrainbox\n$ nproc\n32\n"),
+    ):
+        assert told(tmp_path / name, {**files, name: text}).subject.get("node") == "trainbox"
+
+
+def test_the_name_of_who_collected_files_of_many_nodes_is_no_subject(tmp_path: Path) -> None:
+    sick = top((77, "R", "osqueryd", 1500.0), *RANKS, load=60, idle=1.0)
+    files = {"hostname": "login-1\n", "gpu-01/nproc": "32\n", "gpu-02/nproc": "32\n", "gpu-02/top.txt": sick}
+    assert told(tmp_path, files | {"gpu-02/psi.txt": PRESSED}).subject["node"] == "gpu-02"
+
+
+def test_one_file_of_many_nodes_does_not_put_all_ranks_on_the_first(tmp_path: Path) -> None:
+    """Each node has a GPU 0 with the same bus id: that is no GPU of two ranks."""
+    lines = [
+        f"zeta{rank // 2}:{500 + rank}:{900 + rank} [{rank % 2}] NCCL INFO ncclCommInitRankConfig comm 0x55{rank:04x} "
+        f"rank {rank} nranks 6 cudaDev {rank % 2} nvmlDev {rank % 2} busId {19 + rank % 2}000 commId 0xabc - Init "
+        for rank in range(6)
+    ]
+    for name in ("rank0.out", "out/0/stderr.log", "nccl.log"):
+        text = "".join(f"{line}{done}\n" for done in ("START", "COMPLETE") for line in lines)
+        found = told(tmp_path / name.partition(".")[0], {name: text})
+        assert found.share("nccl.device_visibility") == 0
 
 
 def test_a_busy_process_on_an_idle_node_of_128_cpus_does_not_matter(tmp_path: Path) -> None:
@@ -185,3 +233,23 @@ def test_a_loaded_node_is_not_why_a_rank_on_it_runs_another_collective(tmp_path:
     first = diagnose([*loaded, *hung], [NODE]).verdict
     assert first.hypothesis.cause.startswith("fw.")
     assert first.probability > 0.9
+
+
+@pytest.mark.parametrize("wait_s", [300, 0.2])
+def test_the_wait_that_the_scheduler_counted_tells_whether_a_narrow_mask_harms(tmp_path: Path, wait_s: float) -> None:
+    """30 s on a CPU, and the wait beside them: by grep of all threads of four loader workers on two of 64 CPUs."""
+    pids = range(500, 508)
+    files = {
+        "nproc": "64\n",
+        "ps.txt": "    PID    PPID %CPU COMMAND\n" + "".join(f"{pid:>7}       1 25.0 python3\n" for pid in pids),
+        "taskset.txt": "".join(f"pid {pid}'s current affinity list: 8,9\n" for pid in pids),
+        "schedstat.txt": "".join(
+            f"/proc/{pid}/task/{pid}/schedstat:{30 * 10**9} {int(wait_s * 10**9)} 9120\n" for pid in pids
+        ),
+    }
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    if wait_s > 1:
+        assert (found.cause, found.subject) == ("cpu.affinity_collision", {"node": NODE})
+        assert found.probability >= 0.8
+    else:
+        assert found.probability < 0.8

@@ -67,10 +67,17 @@ def test_a_port_that_is_down_beside_working_ones_is_named(tmp_path: Path) -> Non
 
 
 def test_a_port_that_is_down_on_every_node_was_never_cabled_and_does_not_lead(tmp_path: Path) -> None:
-    files = {f"{node}/ibstat.txt": ibstat(**(FINE | {"mlx5_4": "Down Polling 40"})) for node in NODES}
-    found = told(tmp_path, files)
+    text = ibstat(**(FINE | {"mlx5_4": "Down Polling 40"})).replace("Base lid: 14", "Base lid: 65535")
+    found = told(tmp_path, {f"{node}/ibstat.txt": text for node in NODES})
     assert found.cause == "unknown"
     assert found.share("ib.link_down") < 0.2
+
+
+def test_a_rail_that_is_down_on_every_node_and_once_had_addresses_has_lost_its_switch(tmp_path: Path) -> None:
+    text = ibstat(**(FINE | {"mlx5_3": "Down Polling 40"}))
+    found = told(tmp_path, {f"ibstat-{node}.txt": text for node in NODES})
+    assert (found.cause, found.subject) == ("ib.switch_down", {"hca": "mlx5_3", "port": 1})
+    assert found.probability >= 0.9
 
 
 def test_the_same_rail_down_on_every_node_after_traffic_is_its_switch(tmp_path: Path) -> None:
@@ -306,6 +313,97 @@ def test_another_mtu_on_an_interface_that_nobody_uses_does_not_lead_surely(tmp_p
     assert told(tmp_path, files).probability < 0.8
 
 
+def begins(*says: str, per_node: int = 1) -> str:
+    """The same lines of NCCL of every rank of all nodes, in one file."""
+    return "".join(
+        f"{node}:{4000 + rank}:{4300 + rank} [0] NCCL INFO {said}\n"
+        for rank, node in enumerate(NODES * per_node)
+        for said in (*says, f"comm 0x5f rank {rank} nRanks 4 nNodes 4 localRanks 1 localRank 0 MNNVL 0")
+    )
+
+
+def ping(peer: str, size: int, came: int, says: str = "") -> str:
+    return (
+        f"PING {peer} ({peer}) {size}({size + 28}) bytes of data.\n{says}"
+        f"\n--- {peer} ping statistics ---\n3 packets transmitted, {came} received, {100 - came * 33}% packet loss\n"
+    )
+
+
+def test_large_pings_that_are_lost_while_small_ones_arrive_tell_of_a_smaller_mtu_between(tmp_path: Path) -> None:
+    small, large = ping("10.0.0.4", 56, 3), ping("10.0.0.4", 8972, 0)
+    found = told(tmp_path / "a", {"gpu-01/ping.txt": small + large})
+    assert (found.cause, found.subject) == ("net.mtu_mismatch", {})
+    assert found.probability >= 0.9
+    assert told(tmp_path / "b", {"gpu-01/ping.txt": large}).probability < 0.8
+    assert told(tmp_path / "c", {"gpu-01/ping.txt": small + ping("10.0.0.4", 8972, 3)}).cause == "unknown"
+    router = ping("10.0.0.4", 8972, 0, "From 10.0.0.254 icmp_seq=1 Frag needed and DF set (mtu = 1500)\n")
+    assert told(tmp_path / "d", {"gpu-01/ping.txt": router}).cause == "net.mtu_mismatch"
+
+
+def test_a_node_that_refuses_the_size_that_others_send_is_named(tmp_path: Path) -> None:
+    files = {f"{node}/ping.txt": ping("10.0.0.9", 8972, 3) for node in NODES}
+    files["gpu-03/ping.txt"] = ping("10.0.0.9", 8972, 0, "ping: local error: message too long, mtu=1500\n")
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("net.mtu_mismatch", {"node": "gpu-03"})
+
+
+STUCK = (
+    "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n"
+    "ESTAB 0      913404      10.0.0.1:41331     10.0.0.4:50112 timer:(on,11sec,7) cubic wscale:10,10 rto:25600 "
+    "backoff:7 rtt:0.2/0.1 mss:{mss} pmtu:{mtu} cwnd:1 bytes_sent:72000 bytes_acked:2100 retrans:1/8 lost:8\n"
+)
+ALIVE = (
+    "ESTAB 0      0      10.0.0.1:29500     10.0.0.4:50100 cubic rto:204 rtt:0.2/0.1 mss:8948 cwnd:10 bytes_acked:900\n"
+)
+
+
+def test_a_connection_that_sends_long_segments_in_vain_beside_one_that_lives_is_suspected(tmp_path: Path) -> None:
+    jumbo = STUCK.format(mss=8948, mtu=9000)
+    alive = told(tmp_path / "a", {"gpu-01/ss.txt": jumbo + ALIVE})
+    assert alive.cause == "net.mtu_mismatch"
+    dead = told(tmp_path / "b", {"gpu-01/ss.txt": jumbo})
+    assert dead.share("net.mtu_mismatch") < 0.5 < alive.share("net.mtu_mismatch")
+    lossy = jumbo.replace("backoff:7 ", "").replace("bytes_acked:2100", "bytes_acked:720001114163")
+    assert told(tmp_path / "d", {"gpu-01/ss.txt": lossy + ALIVE}).cause == "unknown"
+    assert told(tmp_path / "c", {"gpu-01/ss.txt": STUCK.format(mss=1448, mtu=1500) + ALIVE}).cause == "unknown"
+
+
+NO_GDR = ("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>", "Using network IB",
+    "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'")  # fmt: skip
+ROW = (
+    "   536870912     134217728     float     sum      -1  90000.0    5.96   {}      0  90000.0    5.96   4.51      0\n"
+)
+BARE = (
+    "Module                  Size  Used by\nnvidia              56717312  2\nib_uverbs             188416  3 mlx5_ib\n"
+)
+
+
+def test_no_direct_path_anywhere_and_no_module_for_it_is_gpudirect(tmp_path: Path) -> None:
+    modules = {f"{node}/lsmod.txt": BARE for node in NODES}
+    quick, crawling = ROW.format("44.71"), ROW.format("4.47")
+    found = told(tmp_path / "a", modules | {"log.txt": begins(*NO_GDR) + crawling})
+    assert (found.cause, found.subject) == ("ib.gpudirect_off", {})
+    assert found.probability >= 0.9
+    assert told(tmp_path / "b", modules | {"log.txt": begins(*NO_GDR) + quick}).probability < 0.8
+    assert told(tmp_path / "c", {"log.txt": begins(*NO_GDR)}).cause == "unknown"
+    small = crawling.replace("   536870912     134217728", "        2048           512")
+    assert told(tmp_path / "d", {"log.txt": begins(*NO_GDR) + small}).cause == "unknown"
+    assert told(tmp_path / "e", {"gpu-01/lsmod.txt": BARE, "log.txt": begins(*NO_GDR)}).cause == "unknown"
+
+
+def test_sockets_beside_a_fabric_that_is_up_are_a_degraded_topology(tmp_path: Path) -> None:
+    log = begins("NET/IB : No device found.", "NET/Socket : Using [0]eth0:10.0.0.1<0>", "Using network Socket")
+    ports = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES}
+    found = told(tmp_path / "a", ports | {"log.txt": log})
+    assert (found.cause, found.subject) == ("nccl.topology_degraded", {})
+    assert found.probability >= 0.9
+    slow = {
+        name: text.replace("InfiniBand", "Ethernet").replace("Rate: 400", "Rate: 25") for name, text in ports.items()
+    }
+    assert told(tmp_path / "b", slow | {"log.txt": log}).cause == "unknown"
+    assert told(tmp_path / "c", {"log.txt": log}).cause == "unknown"
+
+
 REFUSED = (
     "gpu-02:4121:4300 [1] transport/net_ib.cc:850 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate "
     "memory\n"
@@ -428,6 +526,44 @@ def test_a_completion_queue_locks_pages_first(tmp_path: Path) -> None:
     assert told(tmp_path, {"gpu-02/rank1.log": line + "Cannot allocate memory\n"}).cause == "ib.memlock_limit"
 
 
+NO_PAIR = "gpu-02:4121:4300 [1] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_create_qp failed with error {}\n"
+DEVINFO = "hca_id:\tmlx5_2\n\ttransport:\t\t\tInfiniBand (0)\n\tmax_qp:\t\t\t\t{}\n"
+USED = "1: mlx5_2: pd 12 cq 480 qp {} cm_id 0 mr 410 ctx 9 srq 2\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "more", "cause", "least"),
+    [
+        ("Resource temporarily unavailable", {}, "ib.qp_exhausted", 0.9),
+        ("Cannot allocate memory", {"gpu-02/limits.txt": LIMITS.format(65536, 65536)}, "ib.memlock_limit", 0.9),
+        (
+            "Cannot allocate memory",
+            {"gpu-02/limits.txt": LIMITS.format("unlimited", "unlimited")},
+            "ib.qp_exhausted",
+            0.9,
+        ),
+        (
+            "Cannot allocate memory",
+            {"gpu-02/ibv_devinfo.txt": DEVINFO.format(131072), "gpu-02/rdma.txt": USED.format(131070)},
+            "ib.qp_exhausted",
+            0.9,
+        ),
+        ("Cannot allocate memory", {"gpu-02/job.sh.out": "ulimit -l: 64\n" * 2}, "ib.memlock_limit", 0.8),
+    ],
+)
+def test_what_the_rank_may_lock_and_what_the_adapter_has_left_tell_why_a_queue_pair_was_refused(
+    tmp_path: Path, error: str, more: dict[str, str], cause: str, least: float
+) -> None:
+    found = told(tmp_path, {"gpu-02/rank1.log": NO_PAIR.format(error), **more})
+    assert (found.cause, found.subject) == (cause, {"node": "gpu-02"})
+    assert found.probability >= least
+
+
+def test_a_table_of_queue_pairs_with_room_left_accuses_nobody(tmp_path: Path) -> None:
+    files = {"gpu-02/ibv_devinfo.txt": DEVINFO.format(131072), "gpu-02/rdma.txt": USED.format(60000)}
+    assert told(tmp_path, files).cause == "unknown"
+
+
 def test_an_adapter_that_all_other_nodes_have_is_missed(tmp_path: Path) -> None:
     files = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES}
     files["gpu-02/ibstat.txt"] = ibstat(**{hca: told_ for hca, told_ in FINE.items() if hca != "mlx5_3"})
@@ -447,6 +583,33 @@ def test_a_port_error_without_a_port_to_look_at_is_not_settled(tmp_path: Path) -
     found = told(tmp_path, {"gpu-02/rank1.log": line})
     assert found.share("ib.link_down") > 0.5
     assert found.probability < 0.85
+
+
+def test_a_port_error_of_a_port_that_is_active_again_is_a_flap(tmp_path: Path) -> None:
+    line = "gpu-02:4121:4300 [1] transport/net_ib.cc:123 NCCL WARN NET/IB : mlx5_1:1 Got async event : port error\n"
+    found = told(tmp_path, {"gpu-02/rank1.log": line, "gpu-02/ibstat.txt": ibstat(**FINE)})
+    assert (found.cause, found.subject) == ("ib.link_flapping", {"node": "gpu-02", "hca": "mlx5_1", "port": 1})
+
+
+PERFQUERY = (
+    "# Port extended counters: Lid {lid} port {port} (CapMask: 0x5A00 CapMask2: 0x0000002)\n"
+    "PortSelect:......................{port}\nPortXmitData:....................{data}\n"
+    "PortXmitWait:....................{wait}\n"
+)
+
+
+@pytest.mark.parametrize("names", ["pq-20260527T1300{}Z.txt", "pq.17798880{}.txt", "2026-05-27_13-00-{}/perfquery.txt"])
+def test_times_in_the_names_of_files_make_rates_of_counters(tmp_path: Path, names: str) -> None:
+    """Two uplinks of a leaf whose rate nobody told: 400 Gb/s like the adapters, 50e9 bytes a second, 8 a tick."""
+    files = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES}
+    for seconds, ticks in (("00", 0), ("20", int(0.6 * 20 * 50e9 / 8))):
+        files[names.format(seconds)] = "".join(
+            PERFQUERY.format(lid=900, port=port, data=10**9, wait=10**10 + ticks) for port in (33, 34)
+        )
+    found = told(tmp_path, files)
+    assert found.cause == "ib.congestion"
+    assert found.probability >= 0.8
+    assert "60 % of the time" in found.diagnosis.verdict.hypothesis.because[0].says
 
 
 def test_a_rail_that_is_slower_on_every_node_is_built_so(tmp_path: Path) -> None:

@@ -19,7 +19,13 @@ BOOT_S = 600.0
 ECC = frozenset((48, 64, 94, 95, 140, 171, 172))  # row remapping (63) beside one of these is no longer harmless
 
 _AER: dict[str, Severity] = {"fatal": "bad", "nonfatal": "warn"}
-_HCA: dict[str, Severity] = {"health": "bad", "cable error": "warn", "temperature": "warn", "cable unplugged": "warn"}
+_HCA: dict[str, Severity] = {
+    "health": "bad",
+    "cable error": "warn",
+    "temperature": "warn",
+    "cable unplugged": "warn",
+    "used up": "warn",
+}
 
 # SXids whose own word misleads (NVIDIA Fabric Manager guide DU-09883, as read by gpud and NVSentinel).
 _SXIDS: dict[int, tuple[Severity, str]] = {

@@ -52,6 +52,8 @@ _HCA = (
     ("irmware internal error", "health"),
     ("mlx5_error_sw_reset", "health"),
     ("enter_error_state", "health"),
+    ("limits exceeded(0x8)", "used up"),  # mlx5_cmd_out_err of a command that asks for one more
+    ("no resources(0xf)", "used up"),
     ("insufficient power", "power"),
     ("High temperature", "temperature"),
 )

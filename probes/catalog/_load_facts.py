@@ -52,6 +52,7 @@ class Process:
     lifetime: bool = False  # cpu_percent is an average since it started, as ps prints it
     preempted: float | None = None  # involuntary switches a second
     user: str = ""
+    of_wanted: bool = False  # run_delay_percent is of the time that it wanted to run, since it started
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ KINDS: dict[str, str] = {
     "nccl_setting": "named a setting of NCCL",
     "nccl_qp": "named a queue pair",
     "memlock": "told how much memory it may lock",
+    "bandwidth": "measured the speed of its collectives",
     "nccl_retry": "tries again to connect",
     "nccl_frame": "shows a call inside NCCL's library",
     "ranks_restarted": "was started again by its launcher",

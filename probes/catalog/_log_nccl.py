@@ -65,6 +65,13 @@ _ERRORS = (
         "Call to ibv_",
         rf"Call to (?P<op>ibv_(?:reg_\w{{1,16}}|create_(?:qp|cq|srq|comp_channel)|alloc_pd)) {_ERRNO}",
     ),
+    # UCX: `ibv_reg_mr(address=..., length=...) failed: Cannot allocate memory : ... (current: 8192 kbytes)`
+    shape(
+        "ib_resource",
+        ") failed: ",
+        r"(?P<op>ibv_(?:reg_\w{1,16}|create_(?:qp|cq|srq)\w{0,4}|alloc_pd))\([^()]{0,200}\) failed: "
+        r"(?P<name>[A-Z][\w ]{2,60}\w)(?:.{0,160}?\(current: (?P<kib>\d{1,18}) kbytes\))?",
+    ),
     # libfabric, as on AWS
     shape(
         "ib_resource",

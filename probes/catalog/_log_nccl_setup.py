@@ -16,6 +16,11 @@ _COMM = (
     r"(?: commId (?P<group>0x[0-9a-f]{1,16}))?"
 )
 
+_TEST_ROW = (
+    r"^ {0,16}(?P<bytes>\d{1,15}) {1,16}\d{1,15} {1,12}(?:float|half|bfloat16) {1,8}(?:\w{2,8} {1,8})?"
+    r"(?:-?\d{1,6} {1,8})?\d{1,12}(?:\.\d{1,4})? {1,8}\d{1,6}\.\d{1,4} {1,8}(?P<busbw>\d{1,6}\.\d{1,4}) "
+)
+
 # "nranks" are those of this communicator, not of the job.
 SHAPES = (
     shape("nccl_init_done", "Init COMPLETE", _COMM),
@@ -51,6 +56,8 @@ SHAPES = (
         r"Channel (?P<channel>\d{1,3})(?:/\d{1,3})? : (?P<from>\d{1,7})\[[0-9a-f]{1,16}\] -> "
         r"(?P<to>\d{1,7})\[[0-9a-f]{1,16}\] (?:\[(?P<direction>send|receive)\] )?via (?P<name>[A-Z][\w/()]{1,60})",
     ),
+    # nccl-tests: rows of its table, the out-of-place columns. Its average counts small messages as well.
+    *(shape("bandwidth", word, _TEST_ROW) for word in ("float ", "half ", "bfloat16 ")),
     shape("nccl_net", "ootstrap", r"(?P<name>Bootstrap) ?: Using (?P<devices>\S.{1,300})"),
     shape("nccl_net", "Using network", r"Using network (?P<name>[\w-]{1,40})"),
     shape("nccl_net", "NET/", r"(?P<name>NET/[\w-]{1,20}) ?: Using (?P<devices>.{1,300})"),

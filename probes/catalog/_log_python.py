@@ -59,6 +59,14 @@ _SYSTEM = (
     shape(
         "memlock", "ax locked memory", r"max locked memory {1,20}\(kbytes, -l\) (?P<name>unlimited|(?P<kib>\d{1,18}))"
     ),
+    # as launch scripts print it: `ulimit -l` is in KiB
+    shape("memlock", "ulimit -l", r"ulimit -l\)?[ =:]{1,4}(?P<name>unlimited|(?P<kib>\d{1,18}))\b"),
+    shape(
+        "memlock",
+        "emlock",
+        r"(?:^|\W)[Mm]emlock(?: limit)?(?: \((?:kbytes|KiB|kB)\))?[ =:]{1,4}"
+        r"(?P<name>unlimited|(?P<kib>\d{1,18}))\b(?! ?bytes)",
+    ),
     shape("too_many_files", "Too many open files"),
     shape("nccl_frame", " nccl", r"(?:@ {1,8}0x[0-9a-f]{1,16} {1,8}| in )(?P<name>nccl[A-Z]\w{2,80})(?= ?\(|$)"),
     shape("nccl_frame", "libnccl", r"libnccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),

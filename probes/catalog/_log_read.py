@@ -26,7 +26,7 @@ OF_EACH_RANK = frozenset(
 )  # fmt: skip
 MANY = 1024
 # Kinds in which the newest line counts, and what makes two lines the same.
-_NEWEST = ("progress", "nccl_call")
+_NEWEST = ("progress", "nccl_call", "bandwidth")
 _SUMMED = ("nccl_link", "nccl_propagation")
 # Who raises an exception of these only waited: it is the consequence of what the event tells.
 WAITS = (

@@ -54,10 +54,10 @@ WORDS = (
         "Init COMPLETE", "Init START", " localRanks ", "Ring ", "Trees [", " via ", "coll channels", "Connected all",
         "Using network", "NET/", "CCL version", " -> ", "Channel ", "opCount",
         "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
-        "ax locked memory",
+        "ax locked memory", "emlock", "ulimit -l",
     )),
     ("words", 4, 4, ("NaN", "nan", "inf", "heckpoint", "CHECKPOINT")),
-    ("words", 1, 3, ("%|", "step", "Step", "iter", "Iter", "poch")),
+    ("words", 1, 3, ("float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch")),
 )  # fmt: skip
 
 

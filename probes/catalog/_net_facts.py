@@ -84,6 +84,22 @@ class Socket:
     peer: str
     send_queue: int = 0
     process: str = ""
+    mss: int | None = None  # bytes of a segment; this and the next only where `ss -i` told them
+    backoff: int = 0  # how often the time before the next try was doubled
+    retransmits: int = 0  # since it was opened
+    acked: int | None = None  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """One run of ping. `size`: of the whole packet in bytes; `smaller`: the MTU that the sender or a router told."""
+
+    peer: str
+    size: int
+    sent: int
+    received: int
+    smaller: int | None = None
+    router: bool = False  # a router told it, not the sender's own interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +121,7 @@ class Settings:
     filters: tuple[FilterRule, ...] = ()
     filters_told: bool = False
     sockets: tuple[Socket, ...] = ()
+    pings: tuple[Ping, ...] = ()
     masks: tuple[Mask, ...] = ()
     cpus: int | None = None  # logical, online
     cores: int | None = None

@@ -6,6 +6,7 @@ Units    percent of one CPU for processes; of the last 10 s for pressure
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,8 @@ SLEEPY = (
     "mpstat",
 )
 WAIT_PRESSURE, WAIT_DELAY, IDLE = 20.0, 10.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
+_RANKED = re.compile(r"--(?:local[-_])?rank\b|torchrun|deepspeed|accelerate launch|spawn_main|multiprocessing")
+WAIT_WANTED = 50.0  # percent: it waits longer than it runs; judgement
 RUNNABLE = 1.5  # tasks that want to run, per CPU; judgement
 
 
@@ -50,10 +53,16 @@ class Runner:
     args: str = ""
     lifetime: bool = False
     ref: str = ""
+    of_wanted: bool = False  # the delay is of the time that it wanted to run: what it slept is not in it
 
     @property
     def waits(self) -> bool:
-        return (self.delay or 0.0) > WAIT_DELAY
+        return (self.delay or 0.0) > (WAIT_WANTED if self.of_wanted else WAIT_DELAY)
+
+    @property
+    def delayed(self) -> str:
+        of = "of the time that it wanted to run" if self.of_wanted else "of the time"
+        return f"waited for a CPU for {self.delay:g} % {of}"
 
     @property
     def called(self) -> str:
@@ -63,7 +72,7 @@ class Runner:
                 if self.worker
                 else f"rank {self.rank} ({self.pid})"
             )
-        return f"{self.comm} ({self.pid})"
+        return f"{self.comm} ({self.pid})" if self.comm else f"thread {self.pid}"
 
 
 @dataclass(slots=True)
@@ -91,7 +100,7 @@ class NodeCpu:
             (one for one in self.runners.values() if one.waits and one.rank is not None),
             key=lambda one: -(one.delay or 0),
         )
-        found += [Reason(f"{one.called} waited for a CPU for {one.delay:g} % of the time", one.ref) for one in late[:3]]
+        found += [Reason(f"{one.called} {one.delayed}", one.ref) for one in late[:3]]
         if self.cpus and (self.runnable or 0) > RUNNABLE * self.cpus:
             found.append(
                 Reason(f"{self.runnable} tasks want to run on {self.cpus} CPUs", self.refs.get("runnable", ""))
@@ -122,7 +131,11 @@ class NodeCpu:
         name = one.comm.lower()
         if not name.startswith(JOB):
             return False
-        return not self.named or "train" in one.args or "torch" in one.args
+        if "train" in one.args or "torch" in one.args or _RANKED.search(one.args):
+            return True
+        # Where some say in their arguments that they are ranks, another program in Python is none of them.
+        marked = one.args and any(_RANKED.search(other.args) for other in self.runners.values())
+        return not self.named and not marked
 
     def others(self) -> Iterator[Runner]:
         """Processes that are none of the job's, with a share of the CPU."""
@@ -213,7 +226,8 @@ def _process(here: NodeCpu, one: Process, ref: str) -> None:
     if one.cpu_percent is not None and not (there.cpu is not None and one.lifetime):
         there.cpu, there.lifetime = one.cpu_percent, one.lifetime
         there.ref = ref
-    there.delay = one.run_delay_percent if one.run_delay_percent is not None else there.delay
+    if one.run_delay_percent is not None and not (one.of_wanted and there.delay is not None and not there.of_wanted):
+        there.delay, there.of_wanted = one.run_delay_percent, one.of_wanted
     there.preempted = one.preempted if one.preempted is not None else there.preempted
     there.threads, there.args = one.threads or there.threads, one.args or there.args
     if there.rank is None and one.rank:

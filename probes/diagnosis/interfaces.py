@@ -32,5 +32,6 @@ def training_interfaces(evidence: Evidence, ports: Ports) -> set[str]:
     for event, _, _ in evidence.job.said("nccl_net"):
         devices = str(event.more.get("devices", ""))
         names |= {part.partition(":")[2].partition("<")[0] for part in devices.split("[") if ":" in part}
+        names |= {devices.partition(":")[0]} if devices[:1] != "[" and ":" in devices else set()
         names |= {part.partition("OOB ")[2].partition(":")[0] for part in [devices] if "OOB " in part}
     return {name for name in names if name}

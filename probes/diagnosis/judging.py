@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 # What a job that goes on shows when it is slow: that it goes on is then no sign that nothing is wrong.
 SLOW = frozenset({"last_by_duration", "last_by_call", "in_device_sync_twice", "sync_in_profile", "lock_held_twice",
-    "callbacks_in_profile"})  # fmt: skip
+    "callbacks_in_profile", "hotspot", "throttled_much", "threads_over_cores", "masks_collide", "link_slow",
+    "waits_to_send_many", "packets_lost"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ Errors   none: what cannot be compared says why
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from probes.catalog._ib_facts import saturated
@@ -16,6 +18,10 @@ from probes.catalog._ib_facts import saturated
 WEEK_S = 7 * 86_400.0
 _FIRST = re.compile(r"(?:^|[^a-z])(?:before|pre|first|start|begin|earlier|baseline|old|t0|a)(?:[^a-z]|$)", re.I)
 _LAST = re.compile(r"(?:^|[^a-z])(?:after|post|second|end|later|now|new|t1|b)(?:[^a-z]|$)", re.I)
+_STAMP = re.compile(
+    r"(?<!\d)(20\d\d)[-._]?([01]\d)[-._]?([0-3]\d)[-._ T]?([0-2]\d)[-._:h]?([0-5]\d)[-._:m]?([0-5]\d)(?!\d)"
+)
+_EPOCH = re.compile(r"(?<!\d)(1[6-9]\d{8})(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,18 @@ def change(name: str, looks: list[Look]) -> Change | None:
     if any(later < earlier for (_, earlier), (_, later) in zip(values, values[1:], strict=False)):
         return Change(None, seconds, "reset", last.ref)
     return Change(b - a, seconds, "", last.ref)
+
+
+def time_of(ref: str) -> float | None:
+    """The time that the name of a file, or of its folder, tells; taken as UTC, for only differences are made of it."""
+    for name in reversed(ref.split("/")[-2:]):
+        if found := _STAMP.search(name):
+            year, month, day, hour, minute, second = (int(part) for part in found.groups())
+            with contextlib.suppress(ValueError):
+                return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
+        if found := _EPOCH.search(name):
+            return float(found[1])
+    return None
 
 
 def order_of(ref: str, inside: int = 0) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from probes.catalog._ib_fabric_facts import Device, guid_of
 from probes.catalog._ib_facts import IbPorts, Port, merged
 from probes.catalog._net_facts import CounterSet, NetLink
 from probes.diagnosis.core import Evidence, Seen
-from probes.diagnosis.looks import Change, Look, change, order_of
+from probes.diagnosis.looks import Change, Look, change, order_of, time_of
 
 Key = tuple[str, str, int]  # node, HCA (or switch, with node ""), port
 _HCA = re.compile(r"^(\S{1,100})[ /:]+((?:mlx\d|hfi\d|bnxt_re|irdma|roce|rdmap|ibp)\w{0,20}|HCA-\d{1,2})$")
@@ -176,7 +176,7 @@ def _facts(found: Ports, seen: Seen, port: Port) -> None:
             Look({**sample.hw_counters, **sample.counters}, sample.at, order_of(seen.ref, place), seen.ref)
         )
     if port.counters or port.hw_counters:
-        at = port.at if port.at is not None else None
+        at = port.at if port.at is not None else time_of(seen.ref)
         view.looks.append(
             Look({**port.hw_counters, **port.counters}, at, order_of(seen.ref, len(port.samples)), seen.ref)
         )
@@ -214,7 +214,8 @@ def _link(found: Ports, seen: Seen, link: NetLink) -> None:
 def _counted(found: Ports, seen: Seen, one: CounterSet, place: int) -> None:
     view = _whose(found, seen, one)
     view.ref = view.ref or seen.ref
-    view.looks.append(Look(one.counters, one.at, order_of(seen.ref, place), seen.ref))
+    at = one.at if one.at is not None else time_of(seen.ref)
+    view.looks.append(Look(one.counters, at, order_of(seen.ref, place), seen.ref))
     if one.peer and view.peer is None:
         name, _, number = one.peer.rpartition(" port ")
         view.peer = name, int(number) if number.isdecimal() else 0

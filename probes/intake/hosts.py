@@ -24,7 +24,27 @@ _NOT_NODE = re.compile(
     r"|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
+_SAYS_HOST = re.compile(r"(?:etc[-_.])?(?:hostname|host_?name|nodename|uname[-_]{1,3}n)(?:[-_]{1,3}[fs])?", re.I)
+_UNAME = re.compile(r"Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[\w.+-]{0,80} #\d")
+_TIME = re.compile(r"(?<!\d)(?:20\d{6}(?!\d)|1[6-9]\d{8}(?!\d)|20\d\d-[01]\d-[0-3]\d)")  # when, not where
+# Parts of a node, and looks at it: eth0 and eth1, look1 and look2.
+_PART = re.compile(
+    r"(?:eth|en[opsx]|ib|mlx|hfi|bond|nvme|sd|port|hca|nic|rail|lid|dev|cpu|numa|socket|leaf|spine|switch|sw|swp|look|pass|take"
+    r"|sample|snap|round|shot|time|min|sec|part|t|v|r)[-_]?\d", re.I,
+)  # fmt: skip
 _GPU_NUMBER = re.compile(r"(?:gpu|gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
+
+
+def told_by(name: str, text: str) -> str:
+    """The node that a file tells which was written to say it: `hostname`, /etc/hostname, `uname -n` or `uname -a`."""
+    said = text.strip()
+    if len(said) > 400 or "\n" in said:
+        return ""
+    if found := _UNAME.match(said):
+        said = found[1]
+    elif not _SAYS_HOST.fullmatch(stem(name)):
+        return ""
+    return said if len(said) < 64 and is_host(said) and said.partition(".")[0] != "localhost" else ""
 
 
 def of_report(folder: str) -> str:
@@ -37,7 +57,12 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
     """The node that a file's name says: gpu-017.dmesg.txt, dmesg_gpu-017.log. `known`: names from elsewhere."""
     name = path.name[:200]
     plain = _spaced(name)
-    mine = [one for one in known if len(one) > 2 and re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", plain)]
+    parts = re.split(r"[._+,@ ]+", stem(name))
+    mine = [
+        one
+        for one in known
+        if (len(one) > 2 and re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", plain)) or one in parts
+    ]
     if mine:
         return max(mine, key=len)
     found = set()
@@ -63,11 +88,15 @@ def alike(words: Iterable[str]) -> set[str]:
     groups: dict[str, set[str]] = {}
     for word in words:
         plain = is_host(word) and any(c.isdigit() for c in word) and not _GPU_NUMBER.fullmatch(word.lower())
+        plain = plain and not _TIME.search(word)
         if plain and not is_other(word) and named(PurePosixPath(word)).rank is None:
             groups.setdefault(re.sub(r"\d+", "#", word), set()).add(word)
     return {word for group in groups.values() if len(group) > 1 for word in group}
 
 
 def of_names(paths: Iterable[PurePosixPath]) -> set[str]:
-    """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt."""
-    return alike(word for path in paths for word in re.split(r"[._ ]+", stem(path.name)[:200])[:1])
+    """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt, or ibstat_tz1.txt
+    and ibstat_tz2.txt."""
+    words = [re.split(r"[._ ]+", stem(path.name)[:200]) for path in paths]
+    last = [some[-1] for some in words if len(some) > 1 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[-1])]
+    return alike(some[0] for some in words) | alike(last)

@@ -33,6 +33,11 @@ _ROTATED = re.compile(
     r"(.{0,180}?(?:\.log|\.out|\.err|\.txt|messages|syslog|kern|dmesg))"
     r"(?:[.-](\d{1,3}|\d{8}(?:-\d{1,10})?))?(?:\.(?:gz|bz2|xz))?"
 )
+_NCCL_WRITER = re.compile(
+    r"^(?P<host>[\w.-]{1,80}):(?P<pid>\d{1,10}):\d{1,10} \[\d{1,3}\] NCCL INFO [^\n]{0,60}comm 0x[0-9a-f]{1,16} "
+    r"rank (?P<rank>\d{1,7}) n[rR]anks (?P<size>\d{1,7}) ",
+    re.M,
+)
 NOBODY = ("localhost", "localhost.localdomain", "")
 
 
@@ -109,7 +114,8 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
     place = named(item.inside)
     head = text[:LOOKED_AT]
     marks = {int(number) for number in _MARK.findall(head)}
-    rank = next(iter(marks)) if len(marks) == 1 else None if marks else _by_name(place)
+    of_all = _of_several(head)
+    rank = next(iter(marks)) if len(marks) == 1 else None if marks or of_all else _by_name(place)
     log = of_file(item.ref, text, rank)
     if not sure and not marks and not _is_log(log, head, place):
         return None
@@ -123,11 +129,24 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
             if event.peer not in NOBODY:
                 hosts[event.about[0]] = clean(event.peer)[:80]
     world = _nccl(head, rank, pids, hosts)
+    for mine, (host, number) in of_all.items():
+        pids.setdefault(number, mine)
+        if host not in NOBODY:
+            hosts.setdefault(mine, host)
     return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, item.mtime)
 
 
 def _by_name(place: Named) -> int | None:
     return next((one for one in (place.rank, place.local, place.maybe) if one is not None), None)
+
+
+def _of_several(head: str) -> dict[int, tuple[str, int]]:
+    """{rank: (node, pid)} of a file that several ranks write to, whatever its name says: they call themselves by other
+    numbers in the largest communicator."""
+    told = [(int(one["size"]), int(one["rank"]), one["host"], int(one["pid"])) for one in _NCCL_WRITER.finditer(head)]
+    world = max((size for size, *_ in told), default=0)
+    found = {rank: (host, pid) for size, rank, host, pid in told if size == world}
+    return found if len({pid for _, pid in found.values()}) > 1 else {}
 
 
 def _nccl(head: str, rank: int | None, pids: dict[int, int], hosts: dict[int, str]) -> int | None:

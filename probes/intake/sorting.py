@@ -24,6 +24,7 @@ from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.files import Given, walk
+from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
@@ -91,6 +92,9 @@ class _Sorter:
 
     def _take(self, item: Item, nested: int) -> None:
         if nested < NESTED and self._pasted(item, nested):
+            return
+        if len(item.head) < 1024 and (host := told_by(item.name, item.head.decode("utf-8", "replace"))):
+            self.brought.told[item.inside.parent] = host
             return
         known = kind_of(item)
         if not isinstance(known, Known):

@@ -8,7 +8,7 @@ their rank in their content as well, the difference is applied to all of that no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -31,7 +31,16 @@ class Who:
         hosts |= brought.named | of_names(one.inside for one in brought.nodes)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         self.nodes = nodes_of(brought.folders, hosts, whole)
+        self.nodes -= _of_many(one.inside for one in brought.nodes)
         self.hosts = hosts | {of_report(folder.name) or folder.name for folder in self.nodes}
+        there: dict[PurePosixPath, set[str]] = {}
+        for one in brought.nodes:
+            if name := one.host or node_of_name(one.inside, ()):
+                there.setdefault(one.inside.parent, set()).add(name)
+        told = {one.inside.parent for one in brought.nodes if one.host}  # by its content, not by a name alone
+        self.alone = {folder: names.pop() for folder, names in there.items() if len(names) == 1 and folder in told}
+        self.told = _told(brought.told, self.hosts)
+        self.hosts |= set(self.told.values())
         self.names: dict[PurePosixPath, Named] = {inside: named(inside) for inside in brought.insides}
         self.pids: dict[tuple[str, int], int | None] = {}
         self.parents: dict[tuple[str, int], int] = {}
@@ -52,6 +61,8 @@ class Who:
     def folder_node(self, inside: PurePosixPath) -> str:
         """The node by the folder, "" where folders are not nodes."""
         found = node_in(inside, self.nodes)
+        if not found and self.told:
+            found = next((self.told[folder] for folder in inside.parents if folder in self.told), "")
         return of_report(found) or found
 
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
@@ -62,6 +73,10 @@ class Who:
     def name_node(self, inside: PurePosixPath) -> str:
         """The node that a file's own name says, "" for none."""
         return node_of_name(inside, self.hosts)
+
+    def beside(self, inside: PurePosixPath) -> str:
+        """The node of what lies in the same folder, where tools there name one and the same."""
+        return self.alone.get(inside.parent, "")
 
     def of_name(self, inside: PurePosixPath, pid: int | None = None) -> int | None:
         """The rank that a name says. A number that is the process's own pid is none."""
@@ -214,6 +229,25 @@ class Who:
     def _world(self) -> int | None:
         told = [log.world for log in self.brought.logs] + [world_of(dump.reduced) for dump in self.brought.dumps]
         return max([size for size in told if size], default=None)
+
+
+def _told(folders: Mapping[PurePosixPath, str], hosts: set[str]) -> dict[PurePosixPath, str]:
+    """Whose a folder is in which a file tells the node's name. What lies beside the folders of several nodes, or where
+    files name other nodes, is not settled by it: the name may be that of whoever collected them."""
+    told = set(folders.values())
+    short = {name.partition(".")[0] for name in told}
+    if len(short) == 1 and {host.partition(".")[0] for host in hosts} <= short:
+        return {PurePosixPath("."): min(told, key=len), PurePosixPath("/"): min(told, key=len)}
+    return {folder: host for folder, host in folders.items() if folder.name}
+
+
+def _of_many(files: Iterable[PurePosixPath]) -> set[PurePosixPath]:
+    """Folders whose files name two nodes or more: whatever such a folder is called, it is none of one node."""
+    named_in: dict[PurePosixPath, set[str]] = {}
+    for inside in files:
+        if name := node_of_name(PurePosixPath(inside.name), ()):
+            named_in.setdefault(inside.parent, set()).add(name)
+    return {folder for folder, names in named_in.items() if len(names - {folder.name}) > 1}
 
 
 def looks_like_a_worker(process: ProcessStack) -> bool:

@@ -287,6 +287,18 @@ LINES_OF_LAUNCHERS: Told = [
     ("Max locked memory         65536                65536                bytes", "memlock", {"more.bytes": 65536}),
     ("max locked memory         (kbytes, -l) 64", "memlock", {"more.bytes": 65536}),
     ("max locked memory         (kbytes, -l) unlimited", "memlock", {"name": "unlimited"}),
+    ("ulimit -l: 8192", "memlock", {"more.bytes": 8388608}),
+    ("node-4 memlock limit (kbytes): unlimited", "memlock", {"name": "unlimited"}),
+    (
+        "   536870912     134217728     float     sum      -1   4712.3  113.93  213.62      0   4708.1  114.03  213.81",
+        "bandwidth",
+        {"more.busbw": "213.62"},
+    ),
+    (
+        "    33554432       4194304      half    none   1204.5   27.86   26.12    N/A   1203.1   27.89   26.15    N/A",
+        "bandwidth",
+        {"more.busbw": "26.12"},
+    ),
     ("OSError: [Errno 24] Too many open files", "too_many_files", {}),
     (
         "train:  45%|####5     | 450/1000 [11:52:30<14:30:00, 95.02s/it]",

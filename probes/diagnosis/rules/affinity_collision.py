@@ -9,6 +9,7 @@ from probes.diagnosis.cpus import NodeCpu, Runner, cpu_set, decides
 
 CAUSE = "cpu.affinity_collision"
 FEW = 0.25  # of the node's CPUs; judgement
+FULL = 0.85  # of the CPUs of a mask: then whoever wants one waits; judgement
 PREEMPTED = 100.0  # involuntary switches a second; judgement
 
 
@@ -39,16 +40,16 @@ def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
     who = ", ".join(one.called for one in job[:3]) + (f" and {len(job) - 3} more" if len(job) > 3 else "")
     because = [Reason(f"{who} may use {len(cpus)} of {whole} CPUs only ({job[0].mask})", job[0].ref)]
     for one in late[:3]:
-        waited = (
-            f"waited for a CPU for {one.delay:g} % of the time"
-            if one.waits
-            else f"lost its CPU {one.preempted:.0f} times a second"
-        )
+        waited = one.delayed if one.waits else f"lost its CPU {one.preempted:.0f} times a second"
         because.append(Reason(f"{one.called} {waited}", one.ref))
     pressed = here.pressure is not None and (here.pressure.some_avg10 or 0.0) > 20
+    used = sum(one.cpu or 0.0 for one in some)
+    busy = used >= FULL * 100 * len(cpus) and whole > 2 * len(cpus)  # on few CPUs of many, and those have no time left
+    if busy and pressed:
+        because.append(Reason(f"together they use {used / 100:.1f} of these {len(cpus)} CPUs", some[0].ref))
     if pressed and not late:
         because += here.waiting[:1]
-    signal = "masks_collide" if late else "mask_narrow" if narrow and pressed else "mask_narrow_unproven"
+    signal = "masks_collide" if late else "mask_narrow" if (narrow or busy) and pressed else "mask_narrow_unproven"
     if not decides(evidence, here):
         signal = "mask_narrow_unproven"
     strong = signal != "mask_narrow_unproven"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.ports import Ports, PortView
+from probes.diagnosis.ports import Ports, PortView, usual
 
 CAUSE = "ib.congestion"
 WAIT = "port_xmit_wait"
@@ -25,12 +25,13 @@ SENT_PAUSES = tuple("t" + name[1:] for name in PAUSES)
 MARKS = ("np_ecn_marked_roce_packets", "rp_cnp_handled", "np_cnp_sent")
 
 
-def share(view: PortView) -> float | None:
-    """Part of the time that it waited to send, 0 to 1; None where rate or time are not known."""
+def share(view: PortView, like: float | None = None) -> float | None:
+    """Part of the time that it waited to send, 0 to 1; None where rate or time are not known. `like`: the rate of the
+    job's other ports, for one whose own nobody told."""
     change = view.changes.get(WAIT)
     if change is None or change.delta is None or not change.seconds:
         return None
-    rate = view.rate_gbps
+    rate = view.rate_gbps or like
     if rate is None:
         return None
     part = change.delta * BYTES / (change.seconds * rate * 1e9 / 8)
@@ -50,7 +51,8 @@ def pause_share(view: PortView, names: tuple[str, ...]) -> float:
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     ports: Ports = evidence.ports
     yield from _paused(evidence, ports)
-    waits = {id(view): part for view in ports.views.values() if (part := share(view)) is not None}
+    like = usual(view.rate_gbps for view in ports.of_nodes if view.rate_gbps)
+    waits = {id(view): part for view in ports.views.values() if (part := share(view, like)) is not None}
     high = [view for view in ports.views.values() if waits.get(id(view), 0.0) > SOME]
     bad = [view for view in high if waits[id(view)] > BAD]
     if bad:

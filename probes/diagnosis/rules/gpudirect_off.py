@@ -10,6 +10,8 @@ from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
 
 CAUSE = "ib.gpudirect_off"
 MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peermem")
+LARGE = 64 * 2**20  # bytes of a message: smaller ones do not fill the links; judgement
+SLOW_GBYTES = 4.0  # bus bandwidth per adapter; judgement: a third of 100 Gb/s, and GPUDirect reaches nearly all of it
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -34,7 +36,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     rest = {node: one for node, one in off.items() if node not in named}
     if rest:
         because = [quoted(*one) for one in (*list(rest.values())[:3], *list(on.values())[:1])]
-        yield _off(evidence, set(rest), set(on), because, ["gpudirect_differs" if on else "gpudirect_off_everywhere"])
+        signals = ["gpudirect_differs" if on else "gpudirect_off_everywhere"]
+        if not on:
+            lacks, slow = _modules_missing(evidence, set(rest)), slow_test(evidence)
+            because += [*lacks[:2], *slow]
+            signals += ["peermem_missing_everywhere"] * bool(lacks) + ["bandwidth_low"] * bool(slow)
+        yield _off(evidence, set(rest), set(on), because, signals)
 
 
 def _paths(evidence: Evidence) -> tuple[dict[str, Said], dict[str, Said]]:
@@ -58,6 +65,42 @@ def _modules(evidence: Evidence) -> tuple[list[Seen], list[Seen]]:
         if seen.facts.modules is not None and any(name.startswith("nvidia") for name in seen.facts.modules):
             (have if set(MODULES) & set(seen.facts.modules) else lack).append(seen)
     return have, lack
+
+
+def _modules_missing(evidence: Evidence, nodes: set[str]) -> list[Reason]:
+    """That no node has the module, where one was asked. Its adapter's driver must be there: else no RDMA is meant."""
+    have, lack = _modules(evidence)
+    without = [seen for seen in lack if "ib_uverbs" in seen.facts.modules and (seen.node in nodes or not seen.node)]
+    if have or 2 * len(without) < len(nodes):
+        return []
+    says = "no module for GPUDirect RDMA is loaded on"
+    return [Reason(f"{says} {seen.node or 'a node'}", seen.ref) for seen in without]
+
+
+def slow_test(evidence: Evidence) -> list[Reason]:
+    """What nccl-tests measured, where its best is far below what that many adapters carry."""
+    adapters = max(
+        (str(one[0].more.get("devices", "")).count(":1/") for one in evidence.job.said("nccl_net")
+         if one[0].name == "NET/IB"), default=0
+    )  # fmt: skip
+    measured = [
+        (_number(one[0].more.get("busbw")), one)
+        for one in evidence.job.said("bandwidth")
+        if _number(one[0].more.get("bytes")) >= LARGE
+    ]
+    if not measured or not adapters:
+        return []
+    best, (event, log, seen) = max(measured, key=lambda one: one[0])
+    if best >= SLOW_GBYTES * adapters:
+        return []
+    return [quoted(event, log, seen, f"nccl-tests measured {best:g} GB/s of bus bandwidth over {adapters} adapters")]
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return 0.0
 
 
 def _off(

@@ -200,6 +200,7 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
                 if event.where.partition(":")[0] in {v.hca for v in views}
             ]
         )
+        used = used or any(_configured(view) for view in views)
         what = f"{name} is down or lost" if kind == "switch" else f"The switch of {name} is down or lost"
         subject: dict[str, str | int] = (
             {"switch": name} if kind == "switch" else {"hca": views[0].hca, "port": views[0].port}
@@ -213,6 +214,11 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("one of these ports ACTIVE at a second look",),
             nodes=nodes,
         )
+
+
+def _configured(view: PortView) -> bool:
+    """A subnet manager gave it an address, so it was up before. One that never was shows 0 or 65535 (mlx5)."""
+    return view.facts is not None and view.facts.lid not in (None, 0, 0xFFFF)
 
 
 RULE = Rule((LINK, SWITCH), judge)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
@@ -32,29 +33,48 @@ def _by_interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
     for view in ports.of_nodes:
         if view.facts is not None and view.facts.mtu is not None and view.facts.state in ("ACTIVE", None):
             by_name.setdefault(view.hca, []).append((view.node, view.facts.mtu, view.ref))
+    told: dict[tuple[frozenset[str], bool], list[_Odd]] = {}
     for name, found in by_name.items():
         counts = Counter(mtu for _, mtu, _ in found)
         if len({node for node, _, _ in found}) < 2 or len(counts) < 2:
             continue
         most, count = counts.most_common(1)[0]
-        settled = count * 2 > len(found)
         used = name in training or any(name == view.hca for view in ports.of_nodes)
         odd = [(node, mtu, ref) for node, mtu, ref in found if mtu != most]
-        signal = "mtu_differs" if used else "mtu_differs_elsewhere"
-        because = [Reason(f"{name} on {node}: MTU {mtu}", ref) for node, mtu, ref in odd[:4]]
-        because.append(
-            Reason(f"{name} on {count} nodes: MTU {most}", next(ref for _, mtu, ref in found if mtu == most))
-        )
-        nodes = frozenset(node for node, _, _ in odd)
-        subject: dict[str, str | int] = {"device": name}
-        if settled and len(nodes) == 1:
-            subject = {"node": odd[0][0], "device": name}
-        more = f" and {len(nodes) - 1} more nodes" if len(nodes) > 1 else ""
-        yield Hypothesis(
-            CAUSE, subject, f"MTU of {name} is {odd[0][1]} on {odd[0][0]}{more}, {most} on {count} others",
-            tuple(because), (signal,),
-            would_change=("a ping of full size without fragments between these nodes",), nodes=nodes,
-        )  # fmt: skip
+        like = next(ref for _, mtu, ref in found if mtu == most)
+        one = _Odd(name, odd, most, count, like, count * 2 > len(found))
+        told.setdefault((frozenset(node for node, _, _ in odd), used), []).append(one)
+    for (nodes, used), some in told.items():
+        yield _said(nodes, used, some)
+
+
+class _Odd(NamedTuple):
+    """One interface, and where its MTU is unlike that of most."""
+
+    name: str
+    odd: list[tuple[str, int, str]]
+    most: int
+    alike: int
+    like: str
+    settled: bool
+
+
+def _said(nodes: frozenset[str], used: bool, some: list[_Odd]) -> Hypothesis:
+    """Several interfaces that differ on the same nodes are one fault."""
+    because = [Reason(f"{one.name} on {node}: MTU {mtu}", ref) for one in some[:3] for node, mtu, ref in one.odd[:3]]
+    because += [Reason(f"{one.name} on {one.alike} nodes: MTU {one.most}", one.like) for one in some[:2]]
+    first = some[0]
+    subject: dict[str, str | int] = {"device": first.name} if len(some) == 1 else {}
+    if len(nodes) == 1 and all(one.settled for one in some):
+        subject = {"node": first.odd[0][0], **subject}
+    more = f" and {len(nodes) - 1} more nodes" if len(nodes) > 1 else ""
+    what = first.name if len(some) == 1 else f"{first.name} and {len(some) - 1} more interfaces"
+    return Hypothesis(
+        CAUSE, subject,
+        f"MTU of {what} is {first.odd[0][1]} on {first.odd[0][0]}{more}, {first.most} on {first.alike} others",
+        tuple(because), ("mtu_differs" if used else "mtu_differs_elsewhere",),
+        would_change=("a ping of full size without fragments between these nodes",), nodes=nodes,
+    )  # fmt: skip
 
 
 def _by_queue_pairs(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -43,7 +43,8 @@ def _same_bus(evidence: Evidence) -> tuple[Said, ...]:
     seen: dict[tuple[object, ...], Said] = {}
     for one in evidence.job.said("nccl_init_done", "nccl_init_start"):
         more = one[0].more
-        node = node_of(evidence, one)
+        # Who writes another name in front of its lines is on another machine, whatever is known of the file.
+        node = f"{more.get('host', '')} {node_of(evidence, one)}".strip()
         if not node or "bus" not in more or not one[0].group:
             continue
         key = (node, one[0].group, more["bus"])

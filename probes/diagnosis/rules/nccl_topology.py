@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, odd_ones, whom
 
 CAUSE = "nccl.topology_degraded"
+FAST = 100.0  # Gb/s: a port of that rate is there for the job; judgement
 WITHIN = ("P2P", "SHM")
 
 
@@ -41,6 +42,8 @@ def _network(evidence: Evidence) -> Iterator[Hypothesis]:
     for node, counts in links.items():
         found.setdefault(node, counts.most_common(1)[0][0])
     slow = {node for node, name in found.items() if name == "Socket"}
+    if slow and len(slow) == len(found):
+        yield from _sockets_everywhere(evidence, slow, lines)
     if not slow or len(slow) == len(found):
         return
     fast = sorted(set(found) - slow)
@@ -48,6 +51,33 @@ def _network(evidence: Evidence) -> Iterator[Hypothesis]:
     yield _hypothesis(
         evidence, slow, f"NCCL on {listed(slow)} talks over sockets, on {listed(fast)} over {found[fast[0]]}", shown,
         "network_differs",
+    )  # fmt: skip
+
+
+def _sockets_everywhere(evidence: Evidence, nodes: set[str], lines: dict[str, Said]) -> Iterator[Hypothesis]:
+    """No node uses its fabric, though its ports are up: in a container without /dev/infiniband, or by a setting."""
+    several = len(nodes) > 1 or any(int(one[0].more.get("nodes", 1)) > 1 for one in evidence.job.said("nccl_topology"))
+    up = [view for view in evidence.ports.of_nodes if view.facts is not None and view.facts.state == "ACTIVE"]
+    up = [view for view in up if view.node in nodes or not view.node]
+    fabric = [view for view in up if (view.facts.link_layer or "") in ("InfiniBand", "IB")]
+    fast = [view for view in up if (view.rate_gbps or 0) >= FAST]
+    if not several or not up:
+        return
+    signal = "sockets_beside_fabric" if fabric else "sockets_beside_fast_ports" if fast else ""
+    if not signal:
+        return
+    shown = [lines[node] for node in sorted(nodes)[:2]]
+    shown += [one for one in evidence.job.said("nccl_net") if "No device found" in str(one[0].more.get("devices"))][:1]
+    shown += [one for one in evidence.job.said("nccl_setting") if one[0].name == "NCCL_IB_DISABLE"][:1]
+    best = (fabric or fast)[0]
+    says = (
+        f"NCCL on {listed(nodes)} talks over sockets though {len(fabric or fast)} ports of the fabric are ACTIVE there"
+    )
+    yield Hypothesis(
+        CAUSE, whom(nodes), says,
+        (*(quoted(*one) for one in shown), Reason(f"{best.called} is ACTIVE", best.ref)), (signal,),
+        would_change=("`NET/IB : Using [0]mlx5_0:1/IB` in NCCL's log", "/dev/infiniband in the ranks' container"),
+        ranks=everyone(evidence), nodes=frozenset(nodes),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
 from probes.diagnosis.ports import PortView
+from probes.diagnosis.when import before_job
 
 CAUSE = "ib.link_down"
 DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
@@ -21,7 +22,56 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if finding.severity == "info" or _never_used(seen, finding) or _waits_for_manager(evidence, seen, finding):
             continue
         yield _down(evidence, seen, finding, up, everywhere)
+    yield from _unlike_others(evidence)
+    yield from _by_kernel(evidence)
     yield from _interfaces(evidence)
+
+
+def _unlike_others(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A port without a finding of its own, as of RoCE without an interface that is up, which is ACTIVE on two other
+    nodes at least and down on no second one."""
+    found = {(seen.node, one.subject.get("hca"), one.subject.get("port"))
+        for seen, one in evidence.findings("ib.port_down", "ib.port_not_active")}  # fmt: skip
+    same: dict[tuple[str, int], list[PortView]] = {}
+    for view in evidence.ports.of_nodes:
+        if view.facts is not None and view.facts.state and view.node:
+            same.setdefault((view.hca, view.port), []).append(view)
+    for views in same.values():
+        down = [view for view in views if view.facts is not None and view.facts.state == "DOWN"]
+        if len(down) != 1 or len(views) < 3 or (down[0].node, down[0].hca, down[0].port) in found:
+            continue
+        view = down[0]
+        others = sum(one.facts is not None and one.facts.state == "ACTIVE" for one in views)
+        if others < 2:
+            continue
+        yield Hypothesis(
+            CAUSE, view.subject,
+            f"Port {view.port} of {view.hca} on {view.node} is down, on {others} other nodes it works",
+            (Reason(f"{view.called} is down, on {others} other nodes it is ACTIVE", view.ref),),
+            ("port_down_unlike_others",),
+            would_change=("the port ACTIVE at a second look",), nodes=view.nodes,
+        )  # fmt: skip
+
+
+def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
+    """The kernel saw a link go down and never come back, and no look at the port says more."""
+    for seen in evidence.of("host.kernel_log"):
+        bad = {
+            one.subject.get("device") for _, one in evidence.findings("kernel.link") if one.severity in ("bad", "warn")
+        }
+        for link in seen.facts.links:
+            view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
+            told = view is not None and view.facts is not None and view.facts.state
+            if link.up is not False or told or link.device not in bad or before_job(evidence, link.last_at):
+                continue
+            name = link.name or link.device
+            says = f"the kernel saw {name} on {seen.node or 'a node'} go down, and not come back"
+            yield Hypothesis(
+                CAUSE, ({"node": seen.node} if seen.node else {}) | {"device": name}, says[:1].upper() + says[1:],
+                (Reason(says, seen.ref),), ("link_lost_in_log" if link.drops else "link_down_in_log",),
+                would_change=("the state of the port now: ibstat, or ip link",),
+                nodes=frozenset({seen.node} if seen.node else ()),
+            )  # fmt: skip
 
 
 def _interfaces(evidence: Evidence) -> Iterator[Hypothesis]:

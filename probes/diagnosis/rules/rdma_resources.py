@@ -1,153 +1,212 @@
 """An RDMA call was refused for want of something: locked memory that a limit keeps, or resources of the adapter.
 
-ibv_reg_mr and ibv_create_cq lock pages, so ENOMEM there is the limit of locked memory. For a queue pair ENOMEM may be
-either: what the limit is decides. ENOSPC is the adapter's own. Source: NCCL's manual, chapter Troubleshooting;
-ibv_create_qp(3).
+ibv_reg_mr(3) locks pages, so ENOMEM there is the limit of locked memory (NCCL's manual, Troubleshooting). ENOMEM of
+ibv_create_qp(3) has two causes, the same limit or a full table of the adapter: the limit of the rank, and queue pairs
+in use against max_qp, tell which. mlx5 gives EAGAIN where the adapter has no resource left (core/cmd.c of Linux).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
+from probes.diagnosis.when import before_job
 
-MEMLOCK, QPS = "ib.memlock_limit", "ib.qp_exhausted"
-SAID = ("ib_resource", "nccl_warn", "nccl_error", "traceback", "bootstrap")
-# The call and errno(3) in lines that are not of NCCL's form.
+MEMLOCK, PAIRS = "ib.memlock_limit", "ib.qp_exhausted"
 _CALL = re.compile(
     r"(ibv_(?:reg_(?:dmabuf_)?mr\w{0,12}|create_qp\w{0,6}|create_cq\w{0,6}|alloc_pd|create_srq))[^\n]{0,80}", re.I
 )
-_NO_MEMORY = re.compile(r"Cannot allocate memory|ENOMEM|errno 12\b|error 12\b|Resource temporarily unavailable", re.I)
-_FULL = re.compile(r"No space left on device|ENOSPC|Too many open|EMFILE|Device or resource busy", re.I)
-NO_MEMORY, NO_SPACE = 12, 28  # ENOMEM, ENOSPC of errno(3)
-TOO_LOW = 2**30  # bytes; judgement: NCCL locks hundreds of MiB per rank
+_NO_MEMORY = re.compile(r"Cannot allocate memory|ENOMEM|errno 12\b|error 12\b", re.I)
+_USED_UP = re.compile(
+    r"No space left on device|ENOSPC|Too many open|EMFILE|Device or resource busy|Resource temporarily unavailable"
+    r"|EAGAIN", re.I,
+)  # fmt: skip
+USED_UP = (11, 16, 24, 28)  # errno(3): EAGAIN, EBUSY, EMFILE, ENOSPC
 ENOUGH = 2**36  # bytes; judgement: a rank that may lock 64 GiB is not held by this limit
+FULL = 0.95  # of the adapter's queue pairs; judgement: some are reserved
 MANY = 10_000  # queue pairs; judgement: a training node uses some thousands
+SAID = ("nccl_warn", "nccl_error", "traceback", "bootstrap")
+
+
+class Refused(NamedTuple):
+    said: Said
+    op: str
+    registers: bool
+    used_up: bool
+    node: str
+
+
+class Limits(NamedTuple):
+    """What is known of locked memory where calls were refused."""
+
+    low: list[tuple[Reason, bool]]  # with whether it is of a rank, not of a shell
+    free: list[tuple[Reason, bool]]
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    memory: list[Said] = []
-    full: list[Said] = []
-    for one in evidence.job.said(*SAID):
-        kind = _refused(one)
-        if kind is not None:
-            (full if kind else memory).append(one)
-    if full:
-        yield _pairs(evidence, full, "resources_used_up")
-    low, free = _limits(evidence)
-    if memory:
-        yield from _for_memory(evidence, memory, low, free)
-    elif not full and (odd := [one for one in low if one[3]]):
-        node, reason, of_rank, _ = odd[0]
-        yield _memlock({node}, "", (reason,), ("memlock_low" if of_rank else "memlock_low_shell",))
-
-
-def _refused(one: Said) -> bool | None:
-    """True: for want of the adapter's resources; False: of memory; None: neither is told."""
-    event = one[0]
-    if event.secondary or not (event.kind == "ib_resource" or _CALL.search(event.text)):
-        return None
-    if event.code == NO_SPACE or _FULL.search(event.text):
-        return True
-    told = event.kind == "ib_resource" and event.code in (NO_MEMORY, None)
-    return False if told or _NO_MEMORY.search(event.text) else None
-
-
-def _op(one: Said) -> str:
-    found = _CALL.search(one[0].text)
-    return str(one[0].op or (found[1] if found else "a call"))
-
-
-Low = tuple[str, Reason, bool, bool]  # node, why, of a rank (not of a shell), unlike other nodes
-
-
-def _limits(evidence: Evidence) -> tuple[list[Low], list[tuple[str, Reason]]]:
-    """Limits of locked memory that are too low, and those that hold nobody. A rank's own counts; a shell's says what a
-    login would get."""
-    told: list[tuple[str, Reason, int | None, bool]] = []
-    for seen in evidence.of("host.settings"):
-        for limit in seen.facts.limits:
-            who = "a login shell" if limit.pid == 0 else f"process {limit.pid}" if limit.pid > 0 else "a process"
-            says = f"{who} on {seen.node or 'a node'} may lock {_size(limit.memlock)} of memory"
-            told.append((seen.node, Reason(says, seen.ref), limit.memlock, limit.pid != 0))
-    for one in evidence.job.said("memlock"):
-        size = one[0].more.get("bytes")
-        if isinstance(size, int) or one[0].name == "unlimited":
-            told.append((node_of(evidence, one), quoted(*one), size if isinstance(size, int) else None, True))
-    free = [(node, reason) for node, reason, size, _ in told if size is None or size >= ENOUGH]
-    low = []
-    for node, reason, size, of_rank in told:
-        if size is not None and size < (TOO_LOW if of_rank else ENOUGH):
-            others = {one for one, _ in free} - {node}
-            unlike = f", on {len(others)} other nodes it is free" if others else ""
-            low.append((node, Reason(reason.says + unlike, reason.reading), of_rank, bool(others)))
-    return low, free
-
-
-def _size(memlock: int | None) -> str:
-    if memlock is None:
-        return "any amount"
-    return f"{memlock / 2**20:.0f} MiB" if memlock >= 2**20 else f"{memlock / 2**10:.0f} KiB"
-
-
-def _for_memory(
-    evidence: Evidence, said: list[Said], low: list[Low], free: list[tuple[str, Reason]]
-) -> Iterator[Hypothesis]:
-    nodes = {node_of(evidence, one) for one in said}
-    places = {*nodes, *(seen.node for _, _, seen in said), ""}  # a container may call itself by another name
-    here = [one for one in low if one[0] in places]
-    unlimited = [] if here else [reason for node, reason in free if node in places]
-    registers = [one for one in said if "reg" in _op(one) or "create_cq" in _op(one)]
-    signals = ["registration_refused" if registers or here else "queue_pair_refused_perhaps_memlock"]
-    signals += ["memlock_low" if of_rank else "memlock_low_shell" for _, _, of_rank, _ in here[:2]]
-    signals += ["memlock_unlimited"] * bool(unlimited)
-    because = (*(quoted(*one) for one in (registers or said)[:3]), *(reason for _, reason, _, _ in here[:2]))
-    against = tuple(Reason(f"locked memory is not limited: {one.says}", one.reading) for one in unlimited[:1])
-    yield _memlock(nodes, _op((registers or said)[0]), because, tuple(signals), against, everyone(evidence))
-    if not registers:
-        known = "queue_pair_refused_unlimited" if unlimited else "queue_pair_refused_memory" if here else ""
-        yield _pairs(evidence, said, known or "queue_pair_refused_unclear")
-
-
-def _memlock(
-    nodes: set[str], op: str, because: tuple[Reason, ...], signals: tuple[str, ...], against: tuple[Reason, ...] = (),
-    ranks: frozenset[int] = frozenset(),
-) -> Hypothesis:  # fmt: skip
-    return Hypothesis(
-        MEMLOCK,
-        whom(nodes),
-        f"On {listed(nodes)} RDMA may not lock enough memory" + (f": {op} was refused" if op else ""),
-        because,
-        tuple(dict.fromkeys(signals)),
-        against=against,
-        would_change=("`Max locked memory` in /proc/PID/limits of the rank's own process: unlimited",),
-        ranks=ranks,
-        nodes=frozenset(nodes),
-    )
-
-
-def _pairs(evidence: Evidence, said: list[Said], signal: str) -> Hypothesis:
-    nodes = {node_of(evidence, one) for one in said}
-    many = [
-        Reason(f"{key.partition(' ')[0]} has {value:,} queue pairs in use", seen.ref)
-        for seen in evidence.of("host.settings")
-        if seen.node in nodes or not seen.node
-        for key, value in seen.facts.resources.items()
-        if key.endswith(" qp") and value > MANY
+    refused = list(_refused(evidence))
+    nodes = {one.node for one in refused}
+    limits = _limits(evidence, nodes)
+    full, many = _tables(evidence, nodes)
+    full += [
+        Reason(
+            f"adapter {notice.device} on {seen.node or 'a node'} refused its driver: a resource of it is used up",
+            seen.ref,
+        )
+        for seen in evidence.of("host.kernel_log")
+        for notice in seen.facts.hca_notices
+        if notice.what == "used up" and nodes & {seen.node, ""} and not before_job(evidence, notice.last_at)
     ]
+    if refused:
+        yield from _of_refusals(evidence, refused, limits, full, many)
+        return
+    yield from _low_alone(evidence)
+    if full:
+        yield _pairs(evidence, [], {one.reading.partition("/")[0] for one in full}, ["pair_table_full_alone"], full)
+
+
+def _refused(evidence: Evidence) -> Iterator[Refused]:
+    for one in evidence.job.said("ib_resource"):
+        event = one[0]
+        if not event.secondary:
+            registers = event.op.startswith(("ibv_reg", "register"))
+            used_up = event.code in USED_UP or bool(_USED_UP.search(event.text))
+            yield Refused(one, event.op, registers, used_up, node_of(evidence, one))
+    for one in evidence.job.said(*SAID):
+        call = _CALL.search(one[0].text)
+        if call is None or one[0].secondary:
+            continue
+        used_up = bool(_USED_UP.search(one[0].text))
+        if used_up or _NO_MEMORY.search(one[0].text):
+            yield Refused(one, call[1], "reg_" in call[1].lower(), used_up, node_of(evidence, one))
+
+
+def _of_refusals(
+    evidence: Evidence, refused: list[Refused], limits: Limits, full: list[Reason], many: list[Reason]
+) -> Iterator[Hypothesis]:
+    memory = [one for one in refused if one.registers or not one.used_up]
+    pairs = [one for one in refused if not one.registers]
+    registers = any(one.registers for one in refused)
+    low, free = bool(limits.low), any(of_rank for _, of_rank in limits.free)
+    if memory:
+        signals = ["verbs_registration_refused" if registers else "pair_refused_as_memlock"]
+        signals += ["memlock_low" if of_rank else "memlock_low_shell" for _, of_rank in limits.low]
+        if not low:
+            signals += ["memlock_not_limited" if of_rank else "memlock_free_in_shell" for _, of_rank in limits.free]
+        signals += ["pair_table_full_against"] if full else []
+        yield _memlock(evidence, memory, limits, signals)
+    if pairs:
+        used_up = any(one.used_up for one in pairs)
+        name = "resources_used_up" if used_up or full else "pair_refused_low_memlock" if low else ""
+        name = name or ("pair_refused_unlimited" if free else "pair_refused_as_resources")
+        extra = ["pair_table_full"] if full else ["queue_pairs_many"] if many else []
+        yield _pairs(evidence, pairs, {one.node for one in pairs}, [name, *extra], full or many)
+    elif free and not low:
+        yield _pairs(evidence, refused, {one.node for one in refused}, ["registration_refused_unlimited"], [])
+
+
+def _memlock(evidence: Evidence, refused: list[Refused], limits: Limits, signals: list[str]) -> Hypothesis:
+    nodes = {one.node for one in refused}
+    lows = tuple(reason for reason, _ in limits.low[:2])
     return Hypothesis(
-        QPS,
-        whom(nodes),
-        f"On {listed(nodes)} the adapter has no queue pairs or other resources left: {_op(said[0])} was refused",
-        (*(quoted(*one) for one in said[:3]), *many[:2]),
-        (signal, *(("queue_pairs_many",) if many else ())),
-        would_change=("`rdma resource show`: queue pairs in use, far fewer than max_qp of ibv_devinfo -v",),
-        ranks=everyone(evidence),
-        nodes=frozenset(nodes),
-    )
+        MEMLOCK, whom(nodes),
+        f"RDMA may not lock enough memory on {listed(nodes)}: {refused[0].op} was refused",
+        (*(quoted(*one.said) for one in refused[:3]), *lows),
+        tuple(dict.fromkeys(signals)),
+        against=() if lows else tuple(reason for reason, _ in limits.free[:1]),
+        would_change=("`Max locked memory` of the rank's own process in /proc/PID/limits: unlimited",),
+        ranks=everyone(evidence), nodes=frozenset(nodes),
+    )  # fmt: skip
 
 
-RULE = Rule((MEMLOCK, QPS), judge)
+def _pairs(
+    evidence: Evidence, refused: list[Refused], nodes: set[str], signals: list[str], tables: list[Reason]
+) -> Hypothesis:
+    what = f": {refused[0].op} was refused" if refused else ": its table is full"
+    return Hypothesis(
+        PAIRS, whom(nodes),
+        f"On {listed(nodes)} the adapter has no queue pairs or other resources left{what}",
+        (*(quoted(*one.said) for one in refused[:3]), *tables[:3]),
+        tuple(dict.fromkeys(signals)),
+        would_change=("`rdma resource show`: far fewer queue pairs in use than max_qp of ibv_devinfo -v",),
+        ranks=everyone(evidence), nodes=frozenset(nodes),
+    )  # fmt: skip
+
+
+def _limits(evidence: Evidence, nodes: set[str]) -> Limits:
+    found = Limits([], [])
+    for seen, pid, size in _told(evidence):
+        if nodes & {seen.node, ""} or not seen.node:
+            low = size is not None and size < ENOUGH
+            (found.low if low else found.free).append((_said_of(seen, pid, size), pid != 0))
+    for one in evidence.job.said("memlock"):
+        node, size = node_of(evidence, one), one[0].more.get("bytes")
+        if node in nodes or not node:
+            low = isinstance(size, int) and size < ENOUGH
+            (found.low if low else found.free).append((quoted(*one), True))
+    for one in evidence.job.said("ib_resource"):  # UCX tells the limit beside the refusal
+        kib = one[0].more.get("kib")
+        if isinstance(kib, (int, str)) and str(kib).isdecimal() and int(kib) * 1024 < ENOUGH:
+            found.low.append((quoted(one[0], one[1], one[2], f"the process may lock {int(kib):,} KiB of memory"), True))
+    return found
+
+
+def _told(evidence: Evidence) -> list[tuple[Seen, int, int | None]]:
+    return [(seen, limit.pid, limit.memlock) for seen in evidence.of("host.settings") for limit in seen.facts.limits]
+
+
+def _said_of(seen: Seen, pid: int, size: int | None) -> Reason:
+    who = "a login shell" if pid == 0 else f"process {pid}" if pid > 0 else "a process"
+    if size is None or size >= ENOUGH:
+        return Reason(f"{who} on {seen.node or 'a node'} may lock as much memory as it likes", seen.ref)
+    much = f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size / 2**10:.0f} KiB"
+    return Reason(f"{who} on {seen.node or 'a node'} may lock {much} of memory", seen.ref)
+
+
+def _low_alone(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A rank's limit that is low where those of other nodes are free, before anything was refused."""
+    told = _told(evidence)
+    free = {seen.node for seen, _, size in told if size is None or size >= ENOUGH}
+    for seen, pid, size in told:
+        if size is not None and size < ENOUGH and free - {seen.node}:
+            reason = _said_of(seen, pid, size)
+            says = f"{reason.says}, on {len(free - {seen.node})} other nodes it is free"
+            yield Hypothesis(
+                MEMLOCK, whom({seen.node}), f"RDMA may not lock enough memory on {listed({seen.node})}",
+                (Reason(says, seen.ref),), ("memlock_low" if pid else "memlock_low_shell",),
+                would_change=("`Max locked memory` of the rank's own process in /proc/PID/limits: unlimited",),
+                nodes=frozenset({seen.node} - {""}),
+            )  # fmt: skip
+            return
+
+
+def _tables(evidence: Evidence, nodes: set[str]) -> tuple[list[Reason], list[Reason]]:
+    """Adapters whose queue pairs are all in use, and those with very many where nobody told how many they may have."""
+    used: dict[tuple[str, str], tuple[int, str]] = {}
+    most: dict[tuple[str, str], int] = {}
+    for seen in evidence.of("host.settings"):
+        for key, value in seen.facts.resources.items():
+            hca, _, what = key.partition(" ")
+            if what == "qp":
+                used[(seen.node, hca)] = (value, seen.ref)
+            elif what == "max_qp":
+                most[(seen.node, hca)] = value
+    full, many = [], []
+    for (node, hca), (value, ref) in used.items():
+        if nodes and node and node not in nodes and "" not in nodes:
+            continue
+        limit = most.get((node, hca)) or next((size for (_, name), size in most.items() if name == hca), 0)
+        of = f" of {limit:,}" if limit else ""
+        reason = Reason(f"{hca}{f' on {node}' if node else ''} has {value:,}{of} queue pairs in use", ref)
+        if limit and value >= FULL * limit:
+            full.append(reason)
+        elif not limit and value > MANY:
+            many.append(reason)
+    return full, many
+
+
+RULE = Rule((MEMLOCK, PAIRS), judge)

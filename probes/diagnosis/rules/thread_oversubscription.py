@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.cpus import NodeCpu, busiest, decides
+from probes.diagnosis.cpus import NodeCpu, Runner, busiest, cpu_set, decides
 
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
@@ -30,6 +30,8 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     )
     wanted = max(asked, default=0) * ranks
     many = threads > THREADS * cpus or wanted > THREADS * cpus
+    # Nobody told the threads, but far more want to run than there are processes of the job.
+    many = many or (not threads and (here.runnable or 0) > max(THREADS * cpus, 2 * len(mine)))
     crowded = max(here.runnable or 0, here.load1 or 0.0) > RUNNING * cpus
     if not mine or not (many or (crowded and used > 50 * cpus)) or (others and others[0][1] > BESIDE * cpus):
         return
@@ -44,7 +46,7 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         because.append(Reason(says, here.refs.get("runnable", here.refs.get("load1", mine[0].ref))))
     waiting = here.waiting
     proven = bool(waiting) and crowded_or_late(here, crowded) and decides(evidence, here)
-    if not many and not unset:
+    if (not many and not unset) or _held_to_few(mine, cpus):
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]
     if unset:
@@ -58,6 +60,12 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         ranks=here.late_ranks if proven else frozenset(),
         nodes=frozenset({here.node}) if proven and here.node else frozenset(),
     )  # fmt: skip
+
+
+def _held_to_few(mine: list[Runner], cpus: int) -> bool:
+    """Masks keep the job off half of the CPUs or more: then they are why its threads fight, not their number."""
+    masks = [cpu_set(one.mask) for one in mine if one.mask]
+    return bool(masks) and 2 * len(masks) > len(mine) and 2 * len(frozenset().union(*masks)) <= cpus
 
 
 def crowded_or_late(here: NodeCpu, crowded: bool) -> bool:

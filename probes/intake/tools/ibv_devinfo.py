@@ -11,12 +11,13 @@ from probes.intake.tools._ports import node_facts, port, speed_of
 from probes.intake.tools._text import host_in, number, refuse, whole
 
 _HCA = re.compile(r"^hca_id:\s{1,8}(\S{1,64})", re.M)
+_PORT = re.compile(r"^\s{1,32}port:\s{1,16}\d{1,3}\s*$", re.M)
 _LINE = re.compile(r"\s{1,32}([A-Za-z_]{2,40}(?:\[\s{0,3}\d{1,4}\])?):\s{0,32}(.{0,100})$")
 _GID = re.compile(r"GID\[\s{0,3}(\d{1,4})\]")
 
 
 def fits(head: str, name: str) -> bool:
-    return bool(_HCA.search(head)) and ("phys_port_cnt" in head or "transport:" in head)
+    return bool(_HCA.search(head)) and bool(_PORT.search(head))
 
 
 def read(text: str) -> IbPorts:

@@ -30,7 +30,10 @@ WANTED = {
 def fits(head: str, name: str) -> bool:
     if head[:1] == "{":
         return '"result"' in head and ('"Operational Info"' in head or '"Physical Counters and BER Info"' in head)
-    return "Operational Info" in head and "Troubleshooting Info" in head
+    tables = ("Troubleshooting Info", "Physical Counters and BER Info", "Module Info", "Supported Info")
+    return any(table in head for table in tables) and bool(
+        re.search(r"^(?:Physical state|Symbol BER) {1,60}: ", head, re.M)
+    )
 
 
 def read(text: str) -> Counters:

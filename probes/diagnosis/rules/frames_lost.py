@@ -1,0 +1,132 @@
+"""Large frames are lost on the way while small ones pass: something between two nodes has a smaller MTU than they.
+
+Connections open and short messages arrive, then the first long one never does: TCP sends it again and again and waits
+ever longer (RFC 2923, 2.1). A peer that died looks the same, so another connection to it must be alive.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from probes.catalog._net_facts import Ping, Socket
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.interfaces import NOT_TRAINING
+from probes.diagnosis.log_evidence import everyone, listed, whom
+
+CAUSE = "net.mtu_mismatch"
+JUMBO = 2000  # bytes: more than a frame of 1500 carries
+BACKOFF, AGAIN = 3, 5  # doublings, retransmissions: far beyond what a lost packet or two take; judgement
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    yield from _own_limit(evidence)
+    because, signals = _by_ping(evidence)
+    stuck = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.sockets if _stuck(one)]
+    if stuck:
+        alive = [(seen, one) for seen, one in stuck if _alive(evidence, one)]
+        signals.append("jumbo_stuck_beside_others" if alive else "jumbo_stuck")
+        because += [_told(seen, one) for seen, one in (alive or stuck)[:3]]
+    if not because:
+        return
+    size = max([one.mss or 0 for _, one in stuck], default=0) or JUMBO
+    if between := _smaller(evidence, size):
+        signals.append("mtu_smaller_between")
+        because += between[:2]
+    yield Hypothesis(
+        CAUSE, {}, "Large frames are lost between nodes, small ones pass: something on the way has a smaller MTU",
+        tuple(because), tuple(signals),
+        would_change=("`ping -M do -s 8972` between these nodes that is answered", "MTU of the switch ports between"),
+        ranks=everyone(evidence), nodes=frozenset(seen.node for seen, _ in stuck if seen.node),
+    )  # fmt: skip
+
+
+def _own_limit(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A node whose own interface refuses the size that others send."""
+    runs = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.pings if one.size > JUMBO]
+    sends = {seen.node for seen, one in runs if one.received}
+    refuses = {seen.node: (seen, one) for seen, one in runs if one.smaller and not one.router and not one.received}
+    if not sends or not refuses or sends & set(refuses):
+        return
+    told = [Reason(f"{node or 'a node'} itself sends {one.smaller} bytes at most", seen.ref)
+        for node, (seen, one) in refuses.items()]  # fmt: skip
+    yield Hypothesis(
+        CAUSE, whom(refuses), f"The MTU of {listed(refuses)} is smaller than that of {listed(sends)}",
+        tuple(told[:4]), ("mtu_differs_elsewhere",),
+        would_change=("the same MTU on the interfaces that the job uses",), nodes=frozenset(refuses),
+    )  # fmt: skip
+
+
+def _by_ping(evidence: Evidence) -> tuple[list[Reason], list[str]]:
+    runs: list[tuple[Seen, Ping]] = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.pings]
+    passed = {(seen.node, one.peer) for seen, one in runs if one.received and one.size <= JUMBO}
+    large = [(seen, one) for seen, one in runs if one.size > JUMBO and one.sent and not one.received]
+    told = [(seen, one) for seen, one in large if one.router]
+    lost = [(seen, one) for seen, one in large if one.smaller is None]
+    sure = [(seen, one) for seen, one in lost if (seen.node, one.peer) in passed]
+    shown = told or sure or lost
+    if not shown:
+        return [], []
+    signal = "frame_too_big_for_router" if told else "large_pings_lost" if sure else "large_pings_lost_alone"
+    says = [
+        Reason(
+            f"packets of {one.size} bytes from {seen.node or 'a node'} to {one.peer or 'its peer'} are lost"
+            + (f": a router passes {one.smaller}" if one.router and one.smaller else "")
+            + (", small ones arrive" if (seen.node, one.peer) in passed else ""),
+            seen.ref,
+        )
+        for seen, one in shown[:3]
+    ]
+    return says, [signal]
+
+
+def _stuck(one: Socket) -> bool:
+    mss = one.mss or 0
+    in_vain = one.retransmits >= AGAIN and one.retransmits * mss > (one.acked or 0)  # a lossy one gets on all the same
+    tries = one.backoff >= BACKOFF or in_vain
+    return one.state == "ESTAB" and mss >= JUMBO and one.send_queue > mss and tries and bool(one.acked)
+
+
+def _host(end: str) -> str:
+    """The address of an end; ::ffff:10.0.0.1 is 10.0.0.1."""
+    address = end.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def _alive(evidence: Evidence, stuck: Socket) -> bool:
+    """Another connection between the two, which is not stuck."""
+    ends = {_host(stuck.local), _host(stuck.peer)}
+    return len(ends) == 2 and any(
+        one.state == "ESTAB" and not one.backoff and {_host(one.local), _host(one.peer)} == ends
+        and {one.local, one.peer} != {stuck.local, stuck.peer}
+        for seen in evidence.of("host.settings")
+        for one in seen.facts.sockets
+    )  # fmt: skip
+
+
+def _told(seen: Seen, one: Socket) -> Reason:
+    often = f"{one.retransmits} times" if one.retransmits else "again and again"
+    return Reason(
+        f"{one.local} sends segments of {one.mss} bytes to {one.peer} {often} in vain; {one.send_queue:,} bytes wait, "
+        f"{one.acked:,} arrived before",
+        seen.ref,
+    )
+
+
+def _smaller(evidence: Evidence, size: int) -> list[Reason]:
+    """Bridges and their like with a smaller MTU than the frames that wait."""
+    found = []
+    for seen in evidence.of("net.links"):
+        masters = {link.master for link in seen.facts.links if link.master}
+        for link in seen.facts.links:
+            small = link.mtu is not None and link.mtu < size and link.up is not False
+            if small and link.name in masters and not link.name.startswith(NOT_TRAINING):
+                found.append(Reason(f"{link.name} on {seen.node or 'the way'} passes {link.mtu} bytes", seen.ref))
+    return found
+
+
+RULE = Rule((CAUSE,), judge)

@@ -1,0 +1,60 @@
+"""ping of iputils with a size and `-M do`, several runs in one file too; and tracepath: whether large packets arrive.
+
+Source: ping(8), tracepath(8). `8972(9000) bytes of data` is the payload and the packet with its headers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from probes.catalog._net_facts import Ping, Settings
+from probes.core import clean, lines_of
+from probes.intake.tools import Tool
+from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools.limits import quiet
+
+_BEGIN = re.compile(
+    r"^PING (\S{1,100})(?: \(([0-9a-fA-F:.]{2,45})\))?.{0,60}? (\d{1,6})(?:\((\d{1,6})\))? (?:data )?bytes"
+)
+_LOCAL = re.compile(r"^ping: (?:local error|sendmsg).{0,40}(?i:message too long)(?:, mtu[=:] ?(\d{1,6}))?")
+_ROUTER = re.compile(
+    r"^From \S.{0,120}(?:Frag needed and DF set|Packet too big)[ (:]{0,3}(?:\(?mtu ?= ?(\d{1,6}))?", re.I
+)
+_END = re.compile(r"^(\d{1,9}) packets transmitted, (\d{1,9})(?: packets)? received")
+_RESUME = re.compile(r"^\s{1,12}Resume: pmtu (\d{1,6})")
+_LOCALHOST = re.compile(r"^\s{0,4}1\?: \[LOCALHOST\]\s{1,60}pmtu (\d{1,6})")
+
+
+def fits(head: str, name: str) -> bool:
+    lines = list(lines_of(head[:16384], 300))
+    pinged = any(_BEGIN.match(line) for line in lines) and any(
+        _END.match(line) or _LOCAL.match(line) or _ROUTER.match(line) for line in lines
+    )
+    return pinged or any(_LOCALHOST.match(line) for line in lines)
+
+
+def read(text: str) -> Settings:
+    found: list[Ping] = []
+    peer, size, smaller, router, whole = "", 0, None, False, 0
+    for line in lines_of(text, 300):
+        if one := _BEGIN.match(line):
+            peer, size = one[2] or one[1], int(one[4] or int(one[3]) + 28)
+            smaller, router = None, False
+        elif one := _ROUTER.match(line):
+            smaller, router = int(one[1]) if one[1] else None, True
+        elif one := _LOCAL.match(line):
+            smaller = int(one[1]) if one[1] else smaller
+        elif (one := _END.match(line)) and size:
+            found.append(Ping(clean(peer), size, int(one[1]), int(one[2]), smaller, router))
+            size = 0
+        elif one := _LOCALHOST.match(line):
+            whole = int(one[1])
+        elif (one := _RESUME.match(line)) and whole:
+            less = int(one[1])
+            found.append(Ping("", whole, 1, int(less >= whole), less if less < whole else None, less < whole))
+    if not found:
+        raise refuse("what ping or tracepath prints", text)
+    return Settings(pings=tuple(found[:5000]))
+
+
+TOOL = Tool("ping", "host.settings", fits, read, quiet, host_in)
