@@ -149,10 +149,13 @@ class LogReader:
             self.tail.append(line.text)
 
     def _add(self, event: LogEvent) -> None:
-        if event.at is None and event.rank in self._times:
-            event = dataclasses.replace(event, after=self._times[event.rank])
-        elif event.at is None and not event.stamp and event.rank in self._stamps:
-            event = dataclasses.replace(event, more={**event.more, "after_stamp": self._stamps[event.rank]})
+        # Where the rank has written no time, whatever stands before it in the file was written before.
+        at = self._times.get(event.rank, self._times.get(None))
+        stamp = self._stamps.get(event.rank, self._stamps.get(None))
+        if event.at is None and at is not None:
+            event = dataclasses.replace(event, after=at)
+        elif event.at is None and not event.stamp and stamp is not None:
+            event = dataclasses.replace(event, more={**event.more, "after_stamp": stamp})
         self.tally.add(event)
 
     def _add_failure(self, failed: LogEvent | None) -> None:

@@ -99,12 +99,17 @@ def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
     theirs = utc if utc is not None else printed
     if mine is None or theirs is None:
         return ""
-    if _year(mine) == 2000 or _year(theirs) == 2000:
-        mine, theirs = _without_year(mine), _without_year(theirs)
-    gap = theirs - mine
+    gap = apart(theirs, mine)
     if gap > ZONES_S + margin:
         return "yes"
     return "perhaps" if gap > margin else ""
+
+
+def apart(later: float, earlier: float) -> float:
+    """How far two times lie apart of which either may have no year, as `local` gives them."""
+    if 2000 in (_year(later), _year(earlier)):
+        later, earlier = _without_year(later), _without_year(earlier)
+    return later - earlier
 
 
 def _year(at: float) -> int:
