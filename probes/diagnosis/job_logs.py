@@ -82,12 +82,13 @@ class _WentOn:
         stamp = local(event.stamp or str(event.more.get("after_stamp", "")))
         for of, (utc, printed) in self._last.items():
             same = of == id(log)
+            later, margin = 0.0, SAME_LOG_S if same else OTHER_LOG_S
             if at is not None and utc is not None:
-                if utc - at > (SAME_LOG_S if same else OTHER_LOG_S):
-                    return True
+                later = utc - at
             elif stamp is not None and printed is not None:
-                if apart(printed, stamp) > (SAME_LOG_S if same else OTHER_LOG_S + ZONES_S):
-                    return True
+                later, margin = apart(printed, stamp), SAME_LOG_S if same else OTHER_LOG_S + ZONES_S
+            if later > margin:
+                return True
         return False
 
 

@@ -13,7 +13,9 @@ from pathlib import PurePosixPath
 
 from probes.intake.names import is_host, is_other, looks_like_a_node, named, stem
 
-_REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d-[a-z]{7}")
+_REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
+_HOSTNAME = re.compile(r"hostname|uname_-n|(?<![a-z])nodename", re.I)
+_UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
 # What else stands in a file's name beside its node's: tools, forms, and what they are of.
 _NOT_NODE = re.compile(
     r"dmesg|kern(?:el)?|kmsg|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
@@ -25,6 +27,15 @@ _NOT_NODE = re.compile(
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
 _GPU_NUMBER = re.compile(r"(?:gpu|gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
+
+
+def told_by(name: str, text: str) -> str:
+    """The node that the output of `hostname` or `uname -a` names, "" where a file is none of them."""
+    words = text[:400].split()
+    if len(words) == 1 and _HOSTNAME.search(name[:200]) and is_host(words[0]) and len(words[0]) < 64:
+        return words[0].partition(".")[0]
+    found = _UNAME.match(text[:400])
+    return found[1].partition(".")[0] if found and text.strip().count("\n") == 0 else ""
 
 
 def of_report(folder: str) -> str:

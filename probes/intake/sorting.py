@@ -26,6 +26,7 @@ from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.files import Given, walk
+from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import LogFile, joined, log_file, whole_text
@@ -94,6 +95,7 @@ class Brought:
     unread: list[Unread] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     named: set[str] = field(default_factory=set)  # nodes that headings and marks in files name
+    told: dict[PurePosixPath, set[str]] = field(default_factory=dict)  # folder -> what `hostname` said in it
     expected: Topology | None = None
 
     @property
@@ -181,6 +183,9 @@ class _Sorter:
 
     def _take(self, item: Item, nested: int) -> None:
         if nested < NESTED and self._pasted(item, nested):
+            return
+        if not item.binary and (host := told_by(item.name, item.head[:400].decode("utf-8", "replace"))):
+            self.brought.told.setdefault(item.inside.parent, set()).add(host)
             return
         known = kind_of(item)
         if not isinstance(known, Known):

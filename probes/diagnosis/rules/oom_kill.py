@@ -39,6 +39,7 @@ def _kills(evidence: Evidence) -> Iterator[Hypothesis]:
             subject: dict[str, str | int] = {"node": seen.node, "pid": kill.pid}
             if view is not None:
                 subject["rank"] = view.rank
+            sure = signals[0] == "oom_of_training" and not (old and view is None)
             yield Hypothesis(
                 CAUSE,
                 subject,
@@ -47,7 +48,7 @@ def _kills(evidence: Evidence) -> Iterator[Hypothesis]:
                 (*signals, "fault_before_job") if old and view is None else signals,
                 would_change=("the job without a process that ended on this node",),
                 ranks=frozenset({view.rank}) if view is not None else frozenset(),
-                nodes=frozenset({seen.node}) if signals[0] != "oom_of_another" else frozenset(),
+                nodes=frozenset({seen.node}) if sure else frozenset(),
             )
 
 
@@ -59,7 +60,14 @@ def _by_name(evidence: Evidence, seen: Seen, kill: OomKill) -> str:
     if not kill.process.startswith(TRAINS):
         return "oom_of_another"
     known = [view for view in evidence.job.ranks.values() if view.node == seen.node and view.place is not None]
-    return "oom_of_training_by_name" if known else "oom_of_training"
+    return "oom_of_training_by_name" if known or _all_there(evidence) else "oom_of_training"
+
+
+def _all_there(evidence: Evidence) -> bool:
+    """Whether every rank's process was seen: then the one that was killed is none of them."""
+    job = evidence.job
+    there = [rank for rank, view in job.ranks.items() if view.process is not None or view.place is not None]
+    return bool(job.world) and len(there) == len(job.world)
 
 
 def _ended(evidence: Evidence, seen: Seen, pid: int) -> RankView | None:
