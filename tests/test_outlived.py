@@ -73,3 +73,21 @@ def test_of_the_kernels_lines_what_is_days_older_than_the_steps_does_not_lead(
     old, new = f"[Sat Feb 28 03:00:00 2026] {line}\n", f"[Wed Mar  4 06:09:30 2026] {line}\n"
     assert told(tmp_path / "old", steps(), gpu7_dmesg=old).get(cause, 0.0) < 0.2
     assert told(tmp_path / "new", steps(), gpu7_dmesg=new)[cause] > 0.8
+
+
+PS = "    PID    PPID STAT WCHAN                %CPU %MEM NLWP COMMAND\n" + "".join(
+    f"   {70 + rank}      60 Sl   hrtimer_nanosleep    13.8  1.2   13 python -u train.py --rank {rank}\n"
+    for rank in range(2)
+)
+KILLED = (
+    "[Wed Mar  4 06:02:00 2026] Memory cgroup out of memory: Killed process {} (python3) total-vm:9kB, anon-rss:8kB,"
+    " file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0\n"
+)
+
+
+def test_of_a_job_whose_ranks_are_all_there_none_was_killed(tmp_path: Path) -> None:
+    logs = {f"rank{rank}.log": f"wolf:7{rank}:7{rank} [0] NCCL INFO comm 0x55 rank {rank} nranks 2 cudaDev 0"
+            " busId 3b000 - Init COMPLETE\n" for rank in range(2)}  # fmt: skip
+    files = logs | {"dmesg.txt": KILLED.format(55)}
+    assert shares(judged(tmp_path / "gone", files))["host.memory_oom_kill"] > 0.9
+    assert shares(judged(tmp_path / "there", files | {"ps.txt": PS})).get("host.memory_oom_kill", 0.0) < 0.8

@@ -68,17 +68,22 @@ def _spaced(name: str) -> str:
     return re.sub(r"[._]+", " ", name) + " " + name
 
 
+_NUMBERED = re.compile(r"\d+|(?<=[-_])[a-h]$")  # tz-1 and tz-2, rack-a and rack-b
+
+
 def alike(words: Iterable[str]) -> set[str]:
     """Of these words those that differ from another one in their number only, and are no ranks, steps or GPUs: what
     people call nodes, whatever they call them."""
     groups: dict[str, set[str]] = {}
     for word in words:
-        plain = is_host(word) and any(c.isdigit() for c in word) and not _GPU_NUMBER.fullmatch(word.lower())
+        shape = _NUMBERED.sub("#", word)
+        plain = is_host(word) and shape != word and not _GPU_NUMBER.fullmatch(word.lower())
         if plain and not is_other(word) and named(PurePosixPath(word)).rank is None:
-            groups.setdefault(re.sub(r"\d+", "#", word), set()).add(word)
+            groups.setdefault(shape, set()).add(word)
     return {word for group in groups.values() if len(group) > 1 for word in group}
 
 
 def of_names(paths: Iterable[PurePosixPath]) -> set[str]:
-    """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt."""
-    return alike(word for path in paths for word in re.split(r"[._ ]+", stem(path.name)[:200])[:1])
+    """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt, dmesg.tz-1.txt."""
+    words = (word for path in paths for word in re.split(r"[._ ]+", stem(path.name)[:200])[:8])
+    return alike(word for word in words if not _NOT_NODE.fullmatch(re.sub(r"[-\d]+$", "", word)))

@@ -44,6 +44,7 @@ class LogFile:
     pids: dict[int, int] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)
     world: int | None = None
+    named: frozenset[str] = frozenset()  # nodes that NCCL's lines begin with
     written_at: float | None = None  # when the file was last written, as far as its folder or archive says
 
 
@@ -120,7 +121,8 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
             if event.peer not in NOBODY:
                 hosts[event.about[0]] = clean(event.peer)[:80]
     world = _nccl(head, rank, pids, hosts)
-    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, item.mtime)
+    writers = frozenset(host for host, _ in _NCCL.findall(head) if host not in NOBODY)
+    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, writers, item.mtime)
 
 
 def _by_name(place: Named) -> int | None:

@@ -27,6 +27,7 @@ class Who:
     def __init__(self, brought: Brought) -> None:
         self.brought = brought
         hosts = {host for log in brought.logs for host in log.hosts.values()}
+        hosts |= {host for log in brought.logs for host in log.named}
         hosts |= {one.host for one in brought.nodes if one.host}
         self.told = {folder: min(said) for folder, said in brought.told.items() if len(said) == 1}
         hosts |= set(self.told.values())
@@ -61,7 +62,7 @@ class Who:
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
         """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""
         placed = self.node_of_rank.get(rank, "") if rank is not None else ""
-        return self.folder_node(inside) or placed or self.name_node(inside) or self.told_node(inside)
+        return self.folder_node(inside) or placed or self.name_node(inside)
 
     def whole_node(self, inside: PurePosixPath) -> str:
         """The node of what is of a node as a whole."""
