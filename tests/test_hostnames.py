@@ -41,3 +41,8 @@ def test_a_job_of_one_node_is_where_a_nameless_kernel_log_is_from(tmp_path: Path
     assert nodes(tmp_path / "incident", logs | {"dmesg.txt": OFF}) == {"wolf"}
     logs["rank3.log"] = job_log("fox", 3)
     assert nodes(tmp_path / "brought", logs | {"dmesg.txt": OFF}) == {""}
+
+
+def test_headings_without_an_end_that_differ_in_their_number_are_nodes(tmp_path: Path) -> None:
+    text = "".join(f"### z{number}\n$ dmesg -T\n{OFF}$ nproc\n96\n" for number in (4, 5))
+    assert nodes(tmp_path / "incident", {"both.txt": text}) == {"z4", "z5"}

@@ -83,6 +83,8 @@ def _key(event: LogEvent) -> object:
 def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     times = [at for at in (one.last_at, other.last_at) if at is not None]
     base = other if one.kind in _NEWEST else one
+    if one.kind == "progress" and one.stamp and base is other:  # since when it goes on
+        base = dataclasses.replace(base, more={**base.more, "first_stamp": one.more.get("first_stamp", one.stamp)})
     at = one.at if one.at is not None else other.at
     return dataclasses.replace(
         base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset
