@@ -91,3 +91,24 @@ def test_of_a_job_whose_ranks_are_all_there_none_was_killed(tmp_path: Path) -> N
     files = logs | {"dmesg.txt": KILLED.format(55)}
     assert shares(judged(tmp_path / "gone", files))["host.memory_oom_kill"] > 0.9
     assert shares(judged(tmp_path / "there", files | {"ps.txt": PS})).get("host.memory_oom_kill", 0.0) < 0.8
+
+
+FAILED = """train.py FAILED
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-03-04_{}
+  host      : wolf1
+  rank      : 3 (local_rank: 3)
+  exitcode  : -9 (pid: 444)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 444
+"""
+
+
+@pytest.mark.parametrize(("at", "same"), [("06:02:01", True), ("14:02:01", True), ("05:40:00", False)])
+def test_a_kill_of_the_kernel_and_the_launchers_sigkill_are_one_thing(tmp_path: Path, at: str, same: bool) -> None:
+    """In a container the launcher knows the rank by another pid; it may print another zone, but no other minute."""
+    found = judged(tmp_path / "incident", {"out.log": FAILED.format(at), "wolf1/dmesg": KILLED.format(9055)})
+    first = found.verdict.hypothesis
+    assert (first.cause == "host.memory_oom_kill" and first.subject.get("rank") == 3) is same
+    assert not same or found.verdict.probability > 0.95

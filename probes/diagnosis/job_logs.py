@@ -9,6 +9,7 @@ from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.job import Job
 from probes.diagnosis.times import ZONES_S, apart, local
 
+NOBODY = ("", "localhost", "localhost.localdomain", "127.0.0.1")
 # After one of these no rank of the job makes another step; what it names has ended, or is about to.
 FAILED = frozenset(("cuda_error", "traceback", "torchrun_failure", "fatal_signal", "scheduler_kill", "loader_killed",
     "watchdog_timeout", "blocking_wait", "gloo_timeout", "heartbeat", "nccl_error", "remote_error", "peer_closed",
@@ -31,6 +32,9 @@ def add_logs(job: Job, evidence: Evidence) -> None:
         host = event.more.get("host")
         if event.rank is not None and isinstance(host, str) and not job.view(event.rank).node:
             job.view(event.rank).node = next((node for node in evidence.nodes if same_host(node, host)), host)
+        if event.kind == "torchrun_failure" and len(event.about) == 1 and event.peer not in NOBODY:
+            view = job.view(event.about[0])  # torchrun names the node of each rank that failed
+            view.node = view.node or next((node for node in evidence.nodes if same_host(node, event.peer)), event.peer)
 
 
 def _writers(log: RankLog) -> set[int]:
