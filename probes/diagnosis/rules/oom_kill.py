@@ -90,7 +90,8 @@ def _killed(evidence: Evidence, seen: Seen, kill: OomKill) -> RankView | None:
     for event, _, _ in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
         rank = event.rank if event.rank is not None else next(iter(event.about), None)
         if event.code in KILLED and rank is not None and evidence.job.view(rank).node == seen.node:
-            found[rank] = (event.at, event.stamp)
+            known = found.get(rank)
+            found[rank] = known if known and any(known) else (event.at, event.stamp)
     if len(found) != 1 or not seen.node:
         return None
     ((rank, (at, stamp)),) = found.items()
