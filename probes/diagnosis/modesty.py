@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from probes.diagnosis.core import Evidence, Hypothesis
-from probes.diagnosis.ranking import strength
+from probes.diagnosis.ranking import WEAK, strength
 
-WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
 Judge: TypeAlias = Callable[[Evidence], Iterable[Hypothesis]]
 
 

@@ -122,6 +122,8 @@ def _blocked(evidence: Evidence) -> Iterator[Hypothesis]:
     told = [quoted(event, log, seen) for event, log, seen in symptoms[:2]]
     yield from _by_acs(evidence, told)
     for seen in evidence.of("host.kernel_log"):
+        if not seen.facts.iommu_faults:
+            continue
         gpus = _gpus_of_node(evidence, seen.node)
         said = [finding for finding in seen.findings if finding.code == "kernel.iommu_fault"]
         found = []
