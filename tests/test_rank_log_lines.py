@@ -237,6 +237,13 @@ LINES: list[tuple[str, str, dict[str, Any]]] = [
         "rendezvous",
         {"name": "RendezvousTimeoutError"},
     ),
+    (
+        "srun: error: Task launch for StepId=7.0 failed on node fox3: Invalid job credential",
+        "credential",
+        {"peer": "fox3", "name": "Invalid job credential"},
+    ),
+    ("error: Munge decode failed: Rewound credential", "credential", {"name": "Rewound credential"}),
+    ("kinit: Clock skew too great while getting initial credentials", "credential", {"name": "Clock skew too great"}),
     # NCCL: InfiniBand
     (
         f"{IB}error 12, opcode 0, len 0, vendor err 129",

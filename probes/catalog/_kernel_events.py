@@ -68,9 +68,11 @@ class Notice(Event):
 
 @dataclass(frozen=True, slots=True)
 class IommuFault(Event):
-    """The IOMMU refused a device's access: DMAR (Intel), AMD-Vi, arm-smmu."""
+    """The IOMMU refused a device's access: DMAR (Intel), AMD-Vi, arm-smmu. `driver`: the device's, where the line names
+    it, as `nvidia 0000:41:00.0: AMD-Vi: ...` does."""
 
     device: str  # dddd:bb:dd.f
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,11 @@ _IOMMU = re.compile(
     r"(?:DMAR|AMD-Vi|arm-smmu)[^\n]{0,120}?"
     r"(?:Request device \[?|device=)([0-9a-f]{0,4}:?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 )
+# drivers/iommu/amd: dev_err puts the device and its driver before the event, where the kernel knows both.
+_IOMMU_OF = re.compile(
+    r"([a-z][\w-]{1,20}) ([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): "
+    r"(?:AMD-Vi: Event logged|\[?IO_PAGE_FAULT|arm-smmu)"
+)
 _FULL = ("No space left on device", "Disk quota exceeded")
 _PLACE = re.compile(r"(?:(/[\w./@+-]{1,200})|\(device ([\w./-]{1,40})\))")
 
@@ -67,14 +72,22 @@ class NoticeLines:
             device = next((part for part in found.groups() if part), "")[:80] if found else ""
             self.tally.count(NoSpace, (device,), line, device=device)
             return True
-        if ("DMAR" in text or "AMD-Vi" in text) and (found := _IOMMU.search(text)):
-            device = found[1] if found[1].count(":") == 2 else f"0000:{found[1]}"
-            self.tally.count(IommuFault, (device,), line, device=device)
+        if any(word in text for word in ("DMAR", "AMD-Vi", "arm-smmu")) and self._iommu(text, line):
             return True
         what = self._what(line)
         if what:
             self.tally.count(Notice, (what,), line, what=what)
         return bool(what)
+
+    def _iommu(self, text: str, line: Line) -> bool:
+        named = _IOMMU_OF.match(text)
+        found = named or _IOMMU.search(text)
+        if found is None:
+            return False
+        device = named[2] if named else found[1]
+        device = device if device.count(":") == 2 else f"0000:{device}"
+        self.tally.count(IommuFault, (device,), line, device=device, driver=named[1] if named else "")
+        return True
 
     def _what(self, line: Line) -> str:
         if line.text.startswith("Linux version "):

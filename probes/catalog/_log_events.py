@@ -42,6 +42,7 @@ KINDS: dict[str, str] = {
     "bootstrap": "could not set up its connections",
     "store_timeout": "waited in vain for a key of the store",
     "rendezvous": "failed at the rendezvous",
+    "credential": "was refused a credential",
     "nccl_error": "got an error from NCCL",
     "watchdog_timeout": "waited too long in a collective",
     "gloo_timeout": "waited too long in a gloo operation",

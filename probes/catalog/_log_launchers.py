@@ -57,6 +57,16 @@ SHAPES = (
     ),
     shape("scheduler_kill", "nterruption", r"(?P<name>[Ss]pot (?:[Ii]nstance )?[Ii]nterruption)"),
     shape("scheduler_kill", "node shutdown", r"(?P<name>imminent node shutdown)"),
+    # Slurm and munge (munge.h: EMUNGE_CRED_EXPIRED, _REWOUND), MIT Kerberos (KRB5KRB_AP_ERR_SKEW, _TKT_NYV), TLS
+    shape("credential", "redential", r"(?P<name>(?:Rewound|Expired) credential)"),
+    shape(
+        "credential",
+        "Invalid job credential",
+        r"(?:on node (?P<peer>\S{1,120}): )?(?P<name>Invalid job credential)",
+    ),
+    shape("credential", "lock skew too great", name="Clock skew too great"),
+    shape("credential", "icket not yet valid", name="Ticket not yet valid"),
+    shape("credential", "ertificate is not yet valid", name="certificate is not yet valid"),
     shape("agent_signal", "death signal", r"Received (?:Signals\.)?(?P<name>SIG\w{2,8}|\d{1,2}) death signal"),
     shape("agent_signal", "got signal", r"SignalException: Process (?P<pid>\d{1,9}) got signal: (?P<name>\d{1,2})"),
     shape(

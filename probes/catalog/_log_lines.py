@@ -91,8 +91,11 @@ _GLOG = re.compile(
 )
 _OLD_GLOG = re.compile(r"\[[IWEF] ([\w./+-]{1,120}:\d{1,6})\] ?")
 _PLAIN = re.compile(
+    r" {0,4}(?:(?:INFO|WARN(?:ING)?|ERROR)[: ] {0,8})?"
     r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?\]?(?:\[[A-Z]{4,8}\])?(?: ?[-|:,])? ?"
 )
+# transformers' and accelerate's examples: 07/20/2026 08:00:00 - INFO
+_AMERICAN = re.compile(r" {0,4}\[?(\d\d)/(\d\d)/(20\d\d)[ -](\d\d:\d\d:\d\d)\]?(?: ?[-|:,])? ?")
 _LABEL = re.compile(r" {0,7}\d{1,7}: ")
 # Where a second line begins inside a line, because two ranks or a bar wrote without a line end between.
 _GLUED = re.compile(
@@ -199,6 +202,9 @@ def _time(line: Line, zone: Zone) -> None:
     elif found := _PLAIN.match(text):
         stamp = found[1]
         moment = _moment(stamp, found[2] or "", found[3] or "")
+    elif found := _AMERICAN.match(text):
+        stamp = f"{found[3]}-{found[1]}-{found[2]} {found[4]}"
+        moment = _moment(stamp, "", "")
     elif found := _OLD_GLOG.match(text):
         line.source, line.text = found[1], text[found.end() :]
         return

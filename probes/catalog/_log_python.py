@@ -100,9 +100,12 @@ _SAVE = (
     r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|restor|done|finish|complet)\w{0,4})"
 )
 
+_ONE_STEP = re.compile(_STEP)
+
 _WORDS = (
     shape("nan", "NaN", r"\bNaNs?\b"),
-    shape("nan", "nan", r"(?<![\w./])nan(?![\w./])"),
+    shape("nan", "nan", r"(?<![\w./])nan(?![\w./])(?! iterations)"),
+    shape("nan", "nan iterations", r"nan iterations: {0,8}[1-9]"),  # Megatron counts them in every line
     shape("nan", "inf", r"(?i:loss|norm|scale)\W{1,4}-?inf(?!\w)"),
     *(shape("checkpoint", word, _SAVE) for word in ("heckpoint", "CHECKPOINT")),
     shape(
@@ -127,6 +130,12 @@ _TOOK = re.compile(
     r"(?i)\b(?:took|(?:step|iter|iteration|batch)[ _-]?time|time[ _]per[ _](?:step|iteration)|s/step)\b[^\d\n]{1,6}"
     r"(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)?\b"
 )
+
+
+def step_of(text: str) -> int | None:
+    """The number of the step that a line tells of, whatever else it tells."""
+    found = _ONE_STEP.search(text[:2000])
+    return int(found["seq"]) if found else None
 
 
 def _ms(number: str, unit: str | None) -> int:

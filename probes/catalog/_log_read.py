@@ -83,6 +83,8 @@ def _key(event: LogEvent) -> object:
 def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     times = [at for at in (one.last_at, other.last_at) if at is not None]
     base = other if one.kind in _NEWEST else one
+    if one.kind == "progress" and one.stamp and base is other:  # since when it goes on
+        base = dataclasses.replace(base, more={**base.more, "first_stamp": one.more.get("first_stamp", one.stamp)})
     at = one.at if one.at is not None else other.at
     return dataclasses.replace(
         base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset
@@ -149,10 +151,13 @@ class LogReader:
             self.tail.append(line.text)
 
     def _add(self, event: LogEvent) -> None:
-        if event.at is None and event.rank in self._times:
-            event = dataclasses.replace(event, after=self._times[event.rank])
-        elif event.at is None and not event.stamp and event.rank in self._stamps:
-            event = dataclasses.replace(event, more={**event.more, "after_stamp": self._stamps[event.rank]})
+        # Where the rank has written no time, whatever stands before it in the file was written before.
+        at = self._times.get(event.rank, self._times.get(None))
+        stamp = self._stamps.get(event.rank, self._stamps.get(None))
+        if event.at is None and at is not None:
+            event = dataclasses.replace(event, after=at)
+        elif event.at is None and not event.stamp and stamp is not None:
+            event = dataclasses.replace(event, more={**event.more, "after_stamp": stamp})
         self.tally.add(event)
 
     def _add_failure(self, failed: LogEvent | None) -> None:

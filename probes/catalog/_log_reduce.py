@@ -44,7 +44,7 @@ WORDS = (
         "cannot be retrieved", "keep-alive", "death signal", "got signal", "restart worker group", "Killing subprocess",
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
-        "Node failure", "libnccl",
+        "Node failure", "libnccl", "redential", "skew too great", "not yet valid",
     )),
     ("block", 200, 200, (
         "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",

@@ -30,6 +30,9 @@ class Clock:
     service: str  # "chrony", "ntpd", "timesyncd" or ""
     synchronised: bool | None  # None: nothing on the node says so
     service_offset_s: float | None  # what the service believes, positive when the node is ahead of its source
+    told_at: float | None = (
+        None  # the node's own time as a tool printed it: nodes that were asked together differ by it
+    )
 
 
 def _collect() -> Mapping[str, str]:

@@ -7,6 +7,17 @@ from probes.catalog._log_findings import EARLIER, same_host
 from probes.catalog._log_given import GIVEN
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.job import Job
+from probes.diagnosis.times import ZONES_S, apart, local
+
+NOBODY = ("", "localhost", "localhost.localdomain", "127.0.0.1")
+# After one of these no rank of the job makes another step; what it names has ended, or is about to.
+FAILED = frozenset(("cuda_error", "traceback", "torchrun_failure", "fatal_signal", "scheduler_kill", "loader_killed",
+    "watchdog_timeout", "blocking_wait", "gloo_timeout", "heartbeat", "nccl_error", "remote_error", "peer_closed",
+    "collective_mismatch", "barrier_missed", "setup_missed", "store_closed", "torchrun_signal", "watchdog_ended",
+    "agent_signal", "barrier_victim", "store_timeout", "desync"))  # fmt: skip
+STEPS = {"loss", "step_ms", "total", "rate"}  # what a line of a step has and prose about one has not
+SAME_LOG_S = 120.0  # judgement: a step that was under way may still be told
+OTHER_LOG_S = 900.0  # judgement: logs of several nodes, whose clocks may be apart, and whose limits may be long
 
 
 def add_logs(job: Job, evidence: Evidence) -> None:
@@ -21,6 +32,9 @@ def add_logs(job: Job, evidence: Evidence) -> None:
         host = event.more.get("host")
         if event.rank is not None and isinstance(host, str) and not job.view(event.rank).node:
             job.view(event.rank).node = next((node for node in evidence.nodes if same_host(node, host)), host)
+        if event.kind == "torchrun_failure" and len(event.about) == 1 and event.peer not in NOBODY:
+            view = job.view(event.about[0])  # torchrun names the node of each rank that failed
+            view.node = view.node or next((node for node in evidence.nodes if same_host(node, event.peer)), event.peer)
 
 
 def _writers(log: RankLog) -> set[int]:
@@ -44,11 +58,46 @@ def _apart(job: Job) -> None:
             restarts[id(log)] = max(restarts.get(id(log), (0, 0)), _place_in(event))
     goes_on = {id(log) for event, log, _ in job.events if _place_in(event) > restarts.get(id(log), (0, 0))}
     kept: list[tuple[LogEvent, RankLog, Seen]] = []
+    went_on = _WentOn(job)
     for one in job.events:
         event, log, _ = one
         before = id(log) in goes_on and _place_in(event) < restarts.get(id(log), (0, 0))
+        before = before or went_on.after(event, log)
         (job.earlier if before or log.how == EARLIER or _before_its_process(job, event) else kept).append(one)
     job.events = kept
+
+
+class _WentOn:
+    """Ranks wait for each other: when one has failed, none writes of its next steps. Steps well after a failure are of
+    an attempt after it."""
+
+    def __init__(self, job: Job) -> None:
+        self._last: dict[int, tuple[float | None, float | None]] = {}
+        for event, log, _ in job.events:
+            if event.kind == "progress" and event.seq is not None and STEPS & set(event.more):
+                utc, printed = self._last.get(id(log), (None, None))
+                self._last[id(log)] = (_latest(utc, event.last_at), _latest(printed, local(event.stamp)))
+
+    def after(self, event: LogEvent, log: RankLog) -> bool:
+        """Whether the job went on after this failure: by the same log, or by another one clearly later."""
+        if event.kind not in FAILED:
+            return False
+        at = event.last_at if event.last_at is not None else event.after
+        stamp = local(event.stamp or str(event.more.get("after_stamp", "")))
+        for of, (utc, printed) in self._last.items():
+            same = of == id(log)
+            later, margin = 0.0, SAME_LOG_S if same else OTHER_LOG_S
+            if at is not None and utc is not None:
+                later = utc - at
+            elif stamp is not None and printed is not None:
+                later, margin = apart(printed, stamp), SAME_LOG_S if same else OTHER_LOG_S + ZONES_S
+            if later > margin:
+                return True
+        return False
+
+
+def _latest(one: float | None, other: float | None) -> float | None:
+    return max((at for at in (one, other) if at is not None), default=None)
 
 
 def _place_in(event: LogEvent) -> tuple[int, int]:

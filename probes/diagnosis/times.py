@@ -21,7 +21,15 @@ GOES_ON = ("nccl_init_start", "nccl_init_done", "nccl_version", "nccl_topology",
 MARGIN_S = 60.0  # judgement: logs of one moment are this close
 STEP_S = 120.0  # judgement: a step that is under way may still end after a fault
 ZONES_S = 14 * 3600.0
-_FORMS = ("%Y-%m-%d %H:%M:%S", "%a %b %d %H:%M:%S %Y", "%Y %b %d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
+_FORMS = (
+    "%Y-%m-%d %H:%M:%S",
+    "%a %b %d %H:%M:%S %Y",
+    "%Y %b %d %H:%M:%S",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y %a %b %d %H:%M",
+    "%Y %b %d %H:%M",
+    "%Y-%m-%d %H:%M",
+)  # last and who leave seconds out, and the year
 
 
 def local(stamp: str) -> float | None:
@@ -57,6 +65,12 @@ class Times:
         last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")
         self.last = _ends(last, max)
 
+    @property
+    def lasted(self) -> float | None:
+        """How long the job is known to have run: from its first sign to its last step."""
+        spans = [last - first for first, last in zip(self.first, self.last, strict=True) if first and last]
+        return max(spans, default=None)
+
     def _log(self, event: LogEvent, node: str) -> float | None:
         return None if event.at is None else event.at - self.offsets.get(node, 0.0)
 
@@ -89,8 +103,13 @@ def _ends(events: Iterator[tuple[LogEvent, str, float | None]], pick: object) ->
     assert callable(pick)
     some = list(events)
     utc = [at for _, _, at in some if at is not None]
-    printed = [at for event, _, utc_at in some if utc_at is None and (at := local(event.stamp)) is not None]
+    stamps = [stamp for event, _, utc_at in some if utc_at is None for stamp in (_first_stamp(event), event.stamp)]
+    printed = [at for stamp in stamps if (at := local(stamp)) is not None]
     return (pick(utc) if utc else None, pick(printed) if printed else None)
+
+
+def _first_stamp(event: LogEvent) -> str:
+    return str(event.more.get("first_stamp", ""))
 
 
 def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
@@ -101,12 +120,17 @@ def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
     theirs = utc if utc is not None else printed
     if mine is None or theirs is None:
         return ""
-    if _year(mine) == 2000 or _year(theirs) == 2000:
-        mine, theirs = _without_year(mine), _without_year(theirs)
-    gap = theirs - mine
+    gap = apart(theirs, mine)
     if gap > ZONES_S + margin:
         return "yes"
     return "perhaps" if gap > margin else ""
+
+
+def apart(later: float, earlier: float) -> float:
+    """How far two times lie apart of which either may have no year, as `local` gives them."""
+    if 2000 in (_year(later), _year(earlier)):
+        later, earlier = _without_year(later), _without_year(earlier)
+    return later - earlier
 
 
 def _year(at: float) -> int:

@@ -134,7 +134,11 @@ def _held(file: DumpFile, rank: int, who: Who) -> _Held:
     records = [entry.record for group in dump.groups for entry in group.last if entry.record is not None]
     said = rank - who.shift.get(who.folder_node(file.inside), 0)
     parts = [part for part in file.inside.parts if part != dump.host]
-    taken_with = re.sub(rf"(?<!\d)0*{said}(?!\d)", "#", "/".join(parts))
+    mine = re.compile(rf"(?<!\d)0*{said}(?!\d)")
+    if mine.search(file.inside.name):  # dump-2/rank2.json: the folder's number is that of the moment
+        taken_with = "/".join([*parts[:-1], mine.sub("#", parts[-1])])
+    else:
+        taken_with = mine.sub("#", "/".join(parts))
     return _Held(file, dump, taken_with, max(records, default=-1))
 
 

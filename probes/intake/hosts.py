@@ -13,7 +13,8 @@ from pathlib import PurePosixPath
 
 from probes.intake.names import is_host, is_other, looks_like_a_node, named, stem
 
-_REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d-[a-z]{7}")
+_REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
+_UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
 # What else stands in a file's name beside its node's: tools, forms, and what they are of.
 _NOT_NODE = re.compile(
     r"dmesg|kern(?:el)?|kmsg|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
@@ -44,7 +45,7 @@ def told_by(name: str, text: str) -> str:
         said = found[1]
     elif not _SAYS_HOST.fullmatch(stem(name)):
         return ""
-    return said if len(said) < 64 and is_host(said) and said.partition(".")[0] != "localhost" else ""
+    return said.partition(".")[0] if len(said) < 64 and is_host(said) and said.partition(".")[0] != "localhost" else ""
 
 
 def of_report(folder: str) -> str:
@@ -82,15 +83,18 @@ def _spaced(name: str) -> str:
     return re.sub(r"[._]+", " ", name) + " " + name
 
 
+_NUMBERED = re.compile(r"\d+|(?<=[-_])[a-h]$")  # tz-1 and tz-2, rack-a and rack-b
+
+
 def alike(words: Iterable[str]) -> set[str]:
     """Of these words those that differ from another one in their number only, and are no ranks, steps or GPUs: what
     people call nodes, whatever they call them."""
     groups: dict[str, set[str]] = {}
     for word in words:
-        plain = is_host(word) and any(c.isdigit() for c in word) and not _GPU_NUMBER.fullmatch(word.lower())
-        plain = plain and not _TIME.search(word)
+        shape = _NUMBERED.sub("#", word)
+        plain = is_host(word) and shape != word and not _GPU_NUMBER.fullmatch(word.lower()) and not _TIME.search(word)
         if plain and not is_other(word) and named(PurePosixPath(word)).rank is None:
-            groups.setdefault(re.sub(r"\d+", "#", word), set()).add(word)
+            groups.setdefault(shape, set()).add(word)
     return {word for group in groups.values() if len(group) > 1 for word in group}
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from probes.catalog._log_events import LogEvent, RankLog
-from probes.catalog._log_lines import Zone, pieces
+from probes.catalog._log_lines import Line, Zone, pieces
+from probes.catalog._log_python import step_of
 from probes.catalog._log_stream import Chooser
 from probes.catalog.rank_log import of_file
 from probes.core import clean
@@ -24,6 +25,7 @@ from probes.intake.names import Named, named
 FIRST_BYTES, LAST_BYTES = 4_194_304, 8_388_608  # of one log that are in memory whole
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
 WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
+LEAST_STEPS = 3  # judgement: so many steps with their times are no prose
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
 _OWN_PID = re.compile(r"\[rank(\d{1,7})\][^\n]{0,80}?\bpid[=: ]{1,2}(\d{2,8})\b")
 _NCCL = re.compile(r"^(?:\[?\d{4}-[^\n]{10,30}\]? )?([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[\d{1,3}\] NCCL ", re.M)
@@ -52,6 +54,7 @@ class LogFile:
     pids: dict[int, int] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)
     world: int | None = None
+    named: frozenset[str] = frozenset()  # nodes that NCCL's lines begin with
     written_at: float | None = None  # when the file was last written, as far as its folder or archive says
 
 
@@ -133,7 +136,8 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
         pids.setdefault(number, mine)
         if host not in NOBODY:
             hosts.setdefault(mine, host)
-    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, item.mtime)
+    writers = frozenset(host for host, _ in _NCCL.findall(head) if host not in NOBODY)
+    return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, writers, item.mtime)
 
 
 def _by_name(place: Named) -> int | None:
@@ -165,12 +169,20 @@ def _nccl(head: str, rank: int | None, pids: dict[int, int], hosts: dict[int, st
     return max(comms)[0] if comms else None
 
 
+def _steps(lines: Sequence[Line]) -> bool:
+    """Whether the lines tell of one step after another, with their times: a trainer's log, whoever wrote it."""
+    steps = [step for line in lines if line.stamp and (step := step_of(line.text)) is not None]
+    return len(steps) >= LEAST_STEPS and steps == sorted(steps) and steps[0] < steps[-1]
+
+
 def _is_log(log: RankLog, head: str, place: Named) -> bool:
     if any(event.kind not in WEAK for event in log.events) or _NCCL.search(head):
         return True
     rows = [row for row in head[:HEAD].split("\n") if row][:200]
     lines = [line for row in rows for line in pieces(row, Zone())]
     if any(line.source or line.writer for line in lines):
+        return True
+    if _steps(lines):
         return True
     return place.rank is not None and (bool(log.events) or any(line.stamp for line in lines))
 

@@ -168,14 +168,14 @@ def _heading(lines: list[str], at: int, known: set[str]) -> tuple[int, tuple[str
         return (3, nodes, "") if nodes else None
     if found := _ANSIBLE.match(line) or _PSSH.match(line):
         return 1, (found[1],), ""
-    if (prompt := _PROMPT.match(line)) and not _OPEN.match(line):  # ### gpu-017 is no prompt of root's
+    marked = _MARKED.match(line) or _OPEN.match(line)
+    if marked and marked[2].strip() in known:  # before prompts: a root's is # too
+        return 1, (marked[2].strip(),), ""
+    if prompt := _PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
         if host or _command(prompt[3]):
             return 1, (host,) if host and _is_node(host) else (), _label(prompt[3])
         return None
-    marked = _MARKED.match(line) or _OPEN.match(line)
-    if marked and marked[2].strip() in known:
-        return 1, (marked[2].strip(),), ""
     return _told(marked[2].strip()) if marked else None
 
 

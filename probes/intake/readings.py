@@ -61,7 +61,7 @@ def _owned(events: tuple[Any, ...], was: int | None, now: int | None) -> tuple[A
 
 
 def _of_node(one: NodeFile, who: Who) -> Found:
-    node = one.host or who.folder_node(one.inside) or who.name_node(one.inside) or who.beside(one.inside)
+    node = one.host or who.whole_node(one.inside)
     return one.ref, dataclasses.replace(one.reading, capture=dataclasses.replace(one.reading.capture, node=node))
 
 
@@ -134,7 +134,8 @@ class _Extracts:
                 continue
             if _still(process, one):
                 process = dataclasses.replace(process, stuck=True)
-            files.setdefault((one.ref, self.who.node(one.rank, one.inside)), []).append(process)
+            node = self.who.node(one.rank, one.inside) or self.who.job_node()
+            files.setdefault((one.ref, node), []).append(process)
         for (ref, node), some in files.items():
             facts = RankProcesses(None, tuple(sorted(some, key=lambda p: p.worker_of is not None)), (), (), 0, 0)
             yield ref, reading(node, "rank.process", facts)
@@ -181,7 +182,8 @@ def _with_looks(process: ProcessStack, looks: list[ProcessStack]) -> ProcessStac
 def _stack_readings(who: Who, found: Iterable[tuple[StackFile, ProcessStack]]) -> Iterator[Found]:
     files: dict[tuple[str, str], list[ProcessStack]] = {}
     for file, process in found:
-        files.setdefault((file.ref, who.node(process.rank, file.inside)), []).append(process)
+        node = who.node(process.rank, file.inside) or who.job_node()
+        files.setdefault((file.ref, node), []).append(process)
     for (ref, node), some in files.items():
         some.sort(key=lambda one: (one.rank, one.worker))
         yield ref, reading(node, "rank.stack", Stacks(tuple(some), 0, ""))

@@ -16,7 +16,7 @@ from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.hosts import node_of_name, of_names, of_report
-from probes.intake.names import Named, after_prefix, named, node_in, nodes_of
+from probes.intake.names import Named, after_prefix, named, nodes_of
 
 MOST_THREADS = 4096  # of a dump's entries that are looked at
 
@@ -27,7 +27,10 @@ class Who:
     def __init__(self, brought: Brought) -> None:
         self.brought = brought
         hosts = {host for log in brought.logs for host in log.hosts.values()}
+        hosts |= {host for log in brought.logs for host in log.named}
         hosts |= {one.host for one in brought.nodes if one.host}
+        self.told = {folder: min(said) for folder, said in brought.told.items() if len(said) == 1}
+        hosts |= set(self.told.values())
         hosts |= brought.named | of_names(one.inside for one in brought.nodes)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         self.nodes = nodes_of(brought.folders, hosts, whole)
@@ -60,15 +63,25 @@ class Who:
 
     def folder_node(self, inside: PurePosixPath) -> str:
         """The node by the folder, "" where folders are not nodes."""
-        found = node_in(inside, self.nodes)
-        if not found and self.told:
-            found = next((self.told[folder] for folder in inside.parents if folder in self.told), "")
-        return of_report(found) or found
+        folder = next((one for one in inside.parents if one in self.nodes), None)
+        if folder is None:
+            return next((self.told[folder] for folder in inside.parents if folder in self.told), "")
+        return self.told.get(folder) or of_report(folder.name) or folder.name
 
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
         """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""
         placed = self.node_of_rank.get(rank, "") if rank is not None else ""
         return self.folder_node(inside) or placed or self.name_node(inside)
+
+    def whole_node(self, inside: PurePosixPath) -> str:
+        """The node of what is of a node as a whole."""
+        return self.folder_node(inside) or self.name_node(inside) or self.beside(inside) or self.job_node()
+
+    def job_node(self) -> str:
+        """The node on which the whole job runs, "" where there are several or that is not known."""
+        places = self.node_of_rank
+        alone = set(places.values()) if self.world and len(places) == self.world else set()
+        return next(iter(alone)) if len(alone) == 1 else ""
 
     def name_node(self, inside: PurePosixPath) -> str:
         """The node that a file's own name says, "" for none."""

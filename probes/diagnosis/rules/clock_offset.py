@@ -1,32 +1,42 @@
-"""Clocks apart hang no collective; beyond about 15 s they break elastic rendezvous, and mislead readers of logs."""
+"""Clocks apart hang no collective; beyond about 15 s they break elastic rendezvous, beyond 300 s tickets, and they
+mislead readers of logs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.catalog.host_clock import ELASTIC_S
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said
 
 TICKETS = ("munge", "Munge", "clock skew", "Clock skew", "Rewound credential", "Expired credential", "not yet valid")
+# Refused because of the time alone: other credentials are refused for other reasons as well.
+BY_TIME = ("Rewound credential", "Clock skew too great", "Ticket not yet valid")
+TOGETHER_S = 60.0  # judgement: pdsh and clush ask many nodes within seconds, one that is slow later
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     said = list(evidence.job.said("rendezvous", "store_timeout", "store_closed"))
     said += [one for one in evidence.job.said("traceback") if "endezvous" in one[0].name + one[0].text]
-    tickets = [one for one in evidence.job.events if any(words in one[0].text for words in TICKETS)]
-    found = next(iter([*tickets, *said]), None)
+    tickets = list(evidence.job.said("credential"))
+    tickets += [one for one in evidence.job.events if any(words in one[0].text for words in TICKETS)]
+    by_time = [one for one in tickets if one[0].name in BY_TIME]
+    found = next(iter([*by_time, *tickets, *said]), None)
     hit = frozenset(event.rank for event, _, _ in (*tickets, *said) if event.rank is not None)
-    for seen, finding in evidence.findings("host.clock_offset"):
-        far = finding.severity == "bad"
-        because = [Reason(finding.says, seen.ref)]
+    named: set[str] = set()
+    for seen, says, far in _off(evidence):
+        because = [Reason(says, seen.ref)]
+        named.add(seen.node)
         if far and found is not None:
             because.append(quoted(*found))
         yield Hypothesis(
             "host.clock_offset",
             {"node": seen.node} if seen.node else {},
-            f"The clock of {seen.node or 'a node'} is off: {finding.says}",
+            f"The clock of {seen.node or 'a node'} is off: {says}",
             tuple(because),
-            ("clock_over_rendezvous",) if far and found is not None else ("clock_apart",),
+            _signals(far, bool(by_time), found is not None),
             against=()
             if found
             else (Reason("no collective waits on clocks, and no log speaks of a rendezvous or a ticket", seen.ref),),
@@ -34,6 +44,58 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=hit if far and found is not None else frozenset(),
             nodes=frozenset({seen.node}) if far and found is not None else frozenset(),
         )
+    if tickets and not named:
+        yield _refused(evidence, by_time or tickets, bool(by_time))
+
+
+def _signals(far: bool, by_time: bool, found: bool) -> tuple[str, ...]:
+    if far and by_time:
+        return ("clock_refused_ticket",)
+    return ("clock_over_rendezvous",) if far and found else ("clock_apart",)
+
+
+def _off(evidence: Evidence) -> Iterator[tuple[Seen, str, bool]]:
+    """(reading, what it says, whether it is far): by the node's time service, by our exchange, or against others."""
+    told: set[str] = set()
+    for seen, finding in evidence.findings("host.clock_offset"):
+        told.add(seen.node)
+        yield seen, finding.says, finding.severity == "bad"
+    together: dict[str, list[Seen]] = {}
+    for seen in evidence.of("host.clock"):
+        if seen.facts.told_at is not None and ": " in seen.ref:  # one file of several nodes: asked at one time
+            together.setdefault(seen.ref.rpartition(": ")[0], []).append(seen)
+    for some in together.values():
+        if len(some) < 3:
+            continue
+        usual = median(seen.facts.told_at for seen in some)
+        for seen in some:
+            apart = seen.facts.told_at - usual
+            if abs(apart) > TOGETHER_S and seen.node not in told:
+                told.add(seen.node)
+                where = "ahead of" if apart > 0 else "behind"
+                says = f"its clock is {abs(apart):.0f} s {where} the other nodes', which were asked with it"
+                yield seen, f"{says}: elastic rendezvous fails beyond {ELASTIC_S:g} s", True
+
+
+def _refused(evidence: Evidence, tickets: list[Said], by_time: bool) -> Hypothesis:
+    """Credentials were refused, and nobody looked at the clocks, or only at whether they are kept."""
+    unkept = {seen.node: seen for seen, _ in evidence.findings("host.clock_unsynchronised")}
+    node = next(iter(unkept)) if len(unkept) == 1 else ""
+    node = node or next((event.peer for event, _, _ in tickets if event.peer in evidence.nodes), "")
+    because = [quoted(*tickets[0])]
+    signals = ["ticket_refused_by_time" if by_time else "ticket_refused"]
+    if node in unkept:
+        because.append(Reason(f"the clock of {node or 'a node'} is not synchronised to any source", unkept[node].ref))
+        signals.append("clock_not_kept")
+    return Hypothesis(
+        "host.clock_offset",
+        {"node": node} if node else {},
+        f"Credentials are refused{f' on {node}' if node else ''}: clocks of nodes are apart",
+        tuple(because),
+        tuple(signals),
+        would_change=("the clocks of all nodes within 300 s of each other",),
+        nodes=frozenset({node}) if node else frozenset(),
+    )
 
 
 RULE = Rule(("host.clock_offset",), judge)

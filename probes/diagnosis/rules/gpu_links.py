@@ -14,6 +14,8 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.times import times_of
 
 LINK, SWITCH, BLOCKED = "gpu.nvlink_error", "gpu.nvswitch_fabric", "gpu.p2p_blocked"
+GPU_DRIVERS = ("nvidia", "amdgpu")
+FIRST_COLLECTIVES = 8  # judgement: set-up, barriers and the first broadcast of a model
 NO_PEER = (
     "peer access",
     "P2P is disabled",
@@ -102,16 +104,67 @@ def _blocked(evidence: Evidence) -> Iterator[Hypothesis]:
         if any(words in event.text for words in NO_PEER)
     ]
     told = [quoted(event, log, seen) for event, log, seen in symptoms[:2]]
-    for seen, finding in evidence.findings("pci.acs"):
-        yield _p2p(seen, [Reason(finding.says, seen.ref), *told], "acs_and_peer_errors" if told else "acs_on")
+    yield from _by_acs(evidence, told)
     for seen in evidence.of("host.kernel_log"):
         if not seen.facts.iommu_faults:
             continue
         gpus = _gpus_of_node(evidence, seen.node)
         said = [finding for finding in seen.findings if finding.code == "kernel.iommu_fault"]
+        found = []
         for event, finding in zip(seen.facts.iommu_faults, said, strict=False):
-            if not times.old(seen.node, event.last_at, event.last) and (event.device in gpus or told):
-                yield _p2p(seen, [Reason(finding.says, seen.ref), *told], "iommu_refuses_gpu")
+            of_gpu = event.device in gpus or event.driver in GPU_DRIVERS
+            if not times.old(seen.node, event.last_at, event.last) and (of_gpu or told):
+                found.append((of_gpu, Reason(finding.says, seen.ref)))
+        if found:
+            sure = any(of_gpu for of_gpu, _ in found)
+            because = [reason for _, reason in sorted(found, key=lambda one: not one[0])[:3]]
+            yield _p2p(seen, [*because, *told], ("iommu_refuses_gpu" if sure else "iommu_refuses_some",))
+
+
+def _by_acs(evidence: Evidence, told: list[Reason]) -> Iterator[Hypothesis]:
+    """Bridges above GPUs that send peers' traffic up to the CPU: on many machines so, and no fault by itself."""
+    on: dict[str, tuple[Seen, str]] = {}
+    off: list[str] = []
+    for seen in evidence.of("host.pci"):
+        if seen.facts.virtual:
+            continue
+        said = next((finding.says for finding in seen.findings if finding.code == "pci.acs"), "")
+        bridges = [one for one in seen.facts.of("bridge") if one.redirects is not None]
+        if not said and not seen.facts.of("gpu"):  # a list of bridges only: the GPUs are told elsewhere
+            buses = {int(slot.split(":")[1], 16) for slot in _gpus_of_node(evidence, seen.node) if slot.count(":") == 2}
+            above = [one for one in bridges if one.redirects and _above(one.below, buses)]
+            said = (
+                f"ACS redirects peer traffic on {len(above)} PCIe bridges: GPUs talk by way of the CPU" if above else ""
+            )
+        if said:
+            on[seen.node] = (seen, said)
+        elif bridges and not any(one.redirects for one in bridges):
+            off.append(seen.node)
+    stopped = _first_stopped(evidence)
+    for node, (seen, said) in on.items():
+        signals = ["acs_and_peer_errors" if told else "acs_and_first_collective" if stopped else "acs_on"]
+        because = [Reason(said, seen.ref), *told]
+        if stopped and not told:
+            because.append(stopped)
+        if off and node not in off:
+            signals.append("acs_unlike_peers")
+            because.append(Reason(f"on {len(off)} other nodes no bridge redirects", seen.ref))
+        yield _p2p(seen, because, tuple(signals))
+
+
+def _above(below: tuple[int, int] | None, buses: set[int]) -> bool:
+    return not buses or below is None or any(below[0] <= bus <= below[1] for bus in buses)
+
+
+def _first_stopped(evidence: Evidence) -> Reason | None:
+    """The first collectives never ended although NCCL had set up peer-to-peer links: the way between GPUs is broken."""
+    links = [event for event, _, _ in evidence.job.said("nccl_link") if "P2P" in event.name]
+    if not links or next(evidence.job.said("progress"), None) is not None:
+        return None
+    waited = [one for one in evidence.job.said("watchdog_timeout") if one[0].seq is not None]
+    if not waited or max(one[0].seq or 0 for one in waited) > FIRST_COLLECTIVES:
+        return None
+    return quoted(*waited[0])
 
 
 def _gpus_of_node(evidence: Evidence, node: str) -> set[str]:
@@ -119,15 +172,15 @@ def _gpus_of_node(evidence: Evidence, node: str) -> set[str]:
     return found | {gpu.slot for seen in evidence.of("host.pci") if seen.node == node for gpu in seen.facts.of("gpu")}
 
 
-def _p2p(seen: Seen, because: list[Reason], signal: str) -> Hypothesis:
+def _p2p(seen: Seen, because: list[Reason], signals: tuple[str, ...]) -> Hypothesis:
     return Hypothesis(
         BLOCKED,
         {"node": seen.node} if seen.node else {},
         f"On {seen.node or 'a node'} {because[0].says}",
         tuple(because),
-        (signal,),
+        signals,
         would_change=("the same job with NCCL_P2P_DISABLE=1, which then runs",),
-        nodes=frozenset({seen.node}) if signal != "acs_on" else frozenset(),
+        nodes=frozenset({seen.node}) if signals[0] != "acs_on" else frozenset(),
     )
 
 

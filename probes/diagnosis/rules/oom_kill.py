@@ -8,9 +8,11 @@ from probes.catalog._kernel_events import OomKill
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView
 from probes.diagnosis.rules._merge import as_one
-from probes.diagnosis.times import times_of
+from probes.diagnosis.times import ZONES_S, apart, local, times_of
 
 CAUSE = "host.memory_oom_kill"
+KILLED = (-9, 137)
+SAME_S, QUARTER_S = 120.0, 900.0  # judgement: launchers look every second; zones differ by quarters of hours
 TRAINS = ("python", "pt_", "torchrun", "deepspeed", "accelerate")
 
 
@@ -31,7 +33,7 @@ def _kills(evidence: Evidence) -> Iterator[Hypothesis]:
         said = [finding for finding in seen.findings if finding.code == "kernel.oom_kill"]
         for kill, finding in zip(seen.facts.oom_kills, said, strict=False):
             view = by_pid.get((seen.node, kill.pid)) or workers.get((seen.node, kill.pid))
-            view = view or _ended(evidence, seen, kill.pid)
+            view = view or _ended(evidence, seen, kill.pid) or _killed(evidence, seen, kill)
             old = times.old(seen.node, kill.last_at, kill.last)
             if old == "yes":
                 continue
@@ -39,6 +41,7 @@ def _kills(evidence: Evidence) -> Iterator[Hypothesis]:
             subject: dict[str, str | int] = {"node": seen.node, "pid": kill.pid}
             if view is not None:
                 subject["rank"] = view.rank
+            sure = signals[0] == "oom_of_training" and not (old and view is None)
             yield Hypothesis(
                 CAUSE,
                 subject,
@@ -47,7 +50,7 @@ def _kills(evidence: Evidence) -> Iterator[Hypothesis]:
                 (*signals, "fault_before_job") if old and view is None else signals,
                 would_change=("the job without a process that ended on this node",),
                 ranks=frozenset({view.rank}) if view is not None else frozenset(),
-                nodes=frozenset({seen.node}) if signals[0] != "oom_of_another" else frozenset(),
+                nodes=frozenset({seen.node}) if sure else frozenset(),
             )
 
 
@@ -59,7 +62,14 @@ def _by_name(evidence: Evidence, seen: Seen, kill: OomKill) -> str:
     if not kill.process.startswith(TRAINS):
         return "oom_of_another"
     known = [view for view in evidence.job.ranks.values() if view.node == seen.node and view.place is not None]
-    return "oom_of_training_by_name" if known else "oom_of_training"
+    return "oom_of_training_by_name" if known or _all_there(evidence) else "oom_of_training"
+
+
+def _all_there(evidence: Evidence) -> bool:
+    """Whether every rank's process was seen: then the one that was killed is none of them."""
+    job = evidence.job
+    there = [rank for rank, view in job.ranks.items() if view.process is not None or view.place is not None]
+    return bool(job.world) and len(there) == len(job.world)
 
 
 def _ended(evidence: Evidence, seen: Seen, pid: int) -> RankView | None:
@@ -69,6 +79,33 @@ def _ended(evidence: Evidence, seen: Seen, pid: int) -> RankView | None:
             view: RankView = evidence.job.view(event.rank)
             return view
     return None
+
+
+def _killed(evidence: Evidence, seen: Seen, kill: OomKill) -> RankView | None:
+    """The one rank of this node that ended by SIGKILL at that time. In a container a process calls itself by another
+    number than the kernel does."""
+    if not kill.process.startswith(TRAINS) or sum(one.process.startswith(TRAINS) for one in seen.facts.oom_kills) > 1:
+        return None
+    found: dict[int, tuple[float | None, str]] = {}
+    for event, _, _ in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
+        rank = event.rank if event.rank is not None else next(iter(event.about), None)
+        if event.code in KILLED and rank is not None and evidence.job.view(rank).node == seen.node:
+            known = found.get(rank)
+            found[rank] = known if known and any(known) else (event.at, event.stamp)
+    if len(found) != 1 or not seen.node:
+        return None
+    ((rank, (at, stamp)),) = found.items()
+    mine, theirs = (kill.last_at, at) if kill.last_at and at else (local(kill.last), local(stamp))
+    if mine is not None and theirs is not None and not _same_moment(apart(mine, theirs)):
+        return None
+    view: RankView = evidence.job.view(rank)
+    return view
+
+
+def _same_moment(gap: float) -> bool:
+    """Whether two times are one, but for the zones in which they were printed."""
+    rest = abs(gap) % QUARTER_S
+    return abs(gap) < ZONES_S + SAME_S and min(rest, QUARTER_S - rest) <= SAME_S
 
 
 RULE = Rule((CAUSE,), judge)

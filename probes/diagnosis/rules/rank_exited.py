@@ -32,6 +32,7 @@ WORDS_OF_OTHERS = ("onnection closed by peer", "onnection reset by peer", "Timed
     "process group watchdog", "watchdog thread", "marked as ready twice", "ready only once",
     "NCCL Error", "ncclUnhandled", "ncclInvalid", "c10d::", "init_process_group")  # fmt: skip
 
+ENDS = ("torchrun_failure", "fatal_signal", "scheduler_kill")  # what others tell of a rank's end
 # What torch writes on a rank that waited too long, before it takes itself down with SIGABRT.
 OF_WATCHDOG = ("watchdog_timeout", "watchdog_ended", "watchdog_status", "heartbeat", "blocking_wait")
 # And what makes NCCL, gloo or the store raise in C++, which nobody catches: SIGABRT then is the consequence.
@@ -75,10 +76,15 @@ def _of_others(event: LogEvent) -> bool:
 def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
     """By a signal that torchrun did not send: its list shows -9, -11 ...; SIGTERM is what it sends the survivors."""
     aborted = aborted_at_exit(evidence)
-    for rank, one in own_ends(evidence):
+    wrote = {told.rank for told, _, _ in evidence.job.events if told.kind not in ENDS}
+    ends = list(own_ends(evidence))
+    silent = {rank for rank, (event, _, _) in ends if event.code == -6 and rank not in wrote} - set(aborted)
+    for rank, one in ends:
         event, log, seen = one
-        if event.code == -6 and not any(told.rank == rank for told, _, _ in evidence.job.events):
-            yield exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), ("abort_of_unknown_reason",))
+        if event.code == -6 and rank in silent:
+            # torch's watchdog aborts every rank that waited: of many that only ended so, none is the first.
+            signals = ("abort_of_many",) if len(silent) > 1 else ("abort_of_unknown_reason",)
+            yield exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), signals)
             continue
         if rank in aborted:
             reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or signal_name(event.code or 0)}")

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.times import Times, local, times_of
+from probes.diagnosis.times import MARGIN_S, Times, apart, local, times_of
 
 CAUSE = "host.rebooted"
 SHORT = 0.1  # of the peers' uptime, judgement
+HALF_A_YEAR_S = 180 * 86_400.0
 LONG_S = 86_400.0  # judgement: peers that run for less than a day may have been started for this job
 
 
@@ -17,7 +18,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     times = times_of(evidence)
     yield from _notices(evidence, times)
     yield from _boots(evidence, times)
-    yield from _uptimes(evidence)
+    yield from _uptimes(evidence, times)
 
 
 def _notices(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
@@ -66,33 +67,45 @@ def _within(evidence: Evidence, times: Times, node: str, at: float | None, stamp
     printed = local(stamp) if stamp and not stamp.startswith("[") else None
     if printed is None or first_printed is None:
         return False
-    if printed < 978_307_200 or first_printed < 978_307_200:  # one of them has no year: see times.local
-        return False
-    return printed > first_printed
+    later = apart(printed, first_printed)
+    return 0 < later < HALF_A_YEAR_S  # without a year, December lies before January
 
 
-def _uptimes(evidence: Evidence) -> Iterator[Hypothesis]:
-    """A node that is up for minutes where its peers are up for weeks."""
+def _uptimes(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
+    """A node that is up for minutes where its peers are up for weeks, or for less time than the job has run: whoever
+    asks for it does so when the job has stopped."""
     up = {
         seen.node: (seen.facts.uptime_s, seen) for seen in evidence.of("host.boots") if seen.facts.uptime_s is not None
     }
+    ran = times.lasted
+    young = [node for node, (seconds, _) in up.items() if ran is not None and seconds < ran - MARGIN_S]
+    if len(young) < len(up) or len(up) == 1:
+        for node in young:
+            seconds, seen = up[node]
+            says = f"{node or 'a node'} is up for {_long(seconds)}, and the job had run for {_long(ran or 0.0)}"
+            yield _found(node, says, seen.ref, "booted_during_job")
     if len(up) < 3:
         return
     usual = median(seconds for seconds, _ in up.values())
     for node, (seconds, seen) in up.items():
         if usual > LONG_S and seconds < usual * SHORT:
             says = f"{node or 'a node'} is up for {seconds / 3600:.1f} h, the others for {usual / 3600:.0f} h"
-            yield _found(node, says, seen.ref, "uptime_below_peers")
+            longer = ("uptime_above_job",) if ran is not None and seconds > ran + MARGIN_S else ()
+            yield _found(node, says, seen.ref, "uptime_below_peers", *longer)
 
 
-def _found(node: str, says: str, ref: str, signal: str) -> Hypothesis:
+def _long(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+def _found(node: str, says: str, ref: str, signal: str, *more: str) -> Hypothesis:
     sure = signal in ("booted_during_job", "node_preempted", "node_told_to_restart")
     return Hypothesis(
         CAUSE,
         {"node": node} if node else {},
         f"Node {node} restarted or was taken away: {says}" if node else f"A node restarted or was taken away: {says}",
         (Reason(says, ref),),
-        (signal,),
+        (signal, *more),
         would_change=("a boot that is older than the job",),
         nodes=frozenset({node}) if sure else frozenset(),
     )

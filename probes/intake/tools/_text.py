@@ -14,7 +14,9 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))? ?(Z|
 _DATE = re.compile(
     r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d)(?: ([AP]M))?(?: [A-Z]{2,5})? (\d{4})$"
 )
-_AROUND = re.compile(r"^[\s#=*>\[(-]{0,12}(?:(?:date|time|timestamp|at|sample|t)\s?\d{0,3}\s?[:=@]?\s{0,4})?", re.I)
+_AROUND = re.compile(
+    r"^[\s#=*>\[(-]{0,12}(?:(?:date|time|timestamp|at|sample|t)(?![a-z])\s?\d{0,3}\s?[:=@]?\s{0,4})?", re.I
+)
 _PROMPT = re.compile(r"[\w.-]{1,40}@([a-zA-Z][\w.-]{1,60}?):[^\n]{0,80}?[#$] ")
 
 

@@ -29,6 +29,7 @@ _LAST = re.compile(
     r"reboot\s{1,12}system boot\s{1,12}(\S{1,60})\s{1,12}"
     r"([A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d(?::\d\d)?(?: \d{4})?)([^\n]{0,80})"
 )
+_BOOT_ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}")
 _LIST = re.compile(
     r"\s{0,6}(-?\d{1,4}) ([0-9a-f]{32}) [A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\S{2,6})"
     r"(?:\u2014|\s{1,4}|-)[A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"
@@ -42,10 +43,17 @@ def _fits(head: str, name: str) -> bool:
     first = lines[0]
     if _WHO.match(first) or _LAST.match(first) or _LIST.match(first) or first.split()[:3] == ["IDX", "BOOT", "ID"]:
         return True
-    if len(lines) <= 3 and _UP.match(first) and "load average" in first:
-        return True
+    if _UP.match(first) and "load average" in first:
+        return len(lines) <= 3 or all(_of_boot(line) for line in lines[1:])
     short = len(lines) == 1 and ("uptime" in name.lower() or "boot" in name.lower())
     return short and bool(_SINCE.fullmatch(first) or (_PRETTY.fullmatch(first) and len(first) > 4))
+
+
+def _of_boot(line: str) -> bool:
+    """What people ask for beside uptime: the boot's id, who -b, last reboot."""
+    return bool(_BOOT_ID.fullmatch(line.strip()) or _WHO.match(line) or _LAST.match(line) or _LIST.match(line)) or (
+        line.startswith(("wtmp begins", "IDX BOOT ID")) or bool(_SINCE.fullmatch(line))
+    )
 
 
 def read(text: str) -> Boots:

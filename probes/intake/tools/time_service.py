@@ -8,20 +8,27 @@ Errors   ParseError when none of these is in the text
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from datetime import datetime
 
 from probes.catalog.host_clock import Clock, service_of
 from probes.core import ParseError, lines_of
 from probes.intake.tools import Tool
+from probes.intake.tools._text import time_in
 
 _SOURCE = re.compile(r"[\^=#]([*+\-?x~]) {1,4}(\S{1,80})\s[^\[]{0,120}?([+-]?\d{1,12})(ns|us|ms|s)\[")
 _PEER = re.compile(
     r"([*+\-#xo. ])(\S{1,40})\s{1,30}\S{1,40}\s{1,20}\d{1,2} \S .{0,80}?(-?[\d.]{1,14})\s{1,12}[\d.]{1,14}\s{0,8}$"
 )
+_UNIVERSAL = re.compile(r"Universal time: {1,4}[A-Z][a-z]{2} (20\d\d-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
+_ZONED = re.compile(r"\b(?:UTC|GMT)\b|\dZ$|[+-]\d\d:?\d\d$|^1\d{9}(?:\.\d{1,9})?$")
 _SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def _fits(head: str, name: str) -> bool:
     text = head[:8192]
+    if _date(text) is not None:
+        return True
     if re.match(r"Reference ID\s{1,8}: ", text.lstrip()) or "MS Name/IP address" in text[:400]:
         return True
     if re.match(r"\s{0,8}remote\s{1,20}refid\s{1,12}st t when poll reach", text) or text.startswith(
@@ -34,6 +41,8 @@ def _fits(head: str, name: str) -> bool:
 
 
 def read(text: str) -> Clock:
+    if (at := _date(text)) is not None:
+        return Clock(None, None, None, "", None, None, at)
     body = text.lstrip()
     if body.startswith("Reference ID"):
         return _clock({"chronyc -n tracking": body})
@@ -48,7 +57,22 @@ def read(text: str) -> Clock:
         if value and key.strip() in ("System clock", "NTP"):
             body = f"NTPSynchronized={value.strip()}"
             break
-    return _clock({"timedatectl show": body})
+    return replace(_clock({"timedatectl show": body}), told_at=_told_at(text))
+
+
+def _date(text: str) -> float | None:
+    """What date(1) prints alone, in a form that needs no zone to be known."""
+    line = text.strip()
+    return time_in(line) if len(line) < 80 and _ZONED.search(line) and "\n" not in line else None
+
+
+def _told_at(text: str) -> float | None:
+    """timedatectl's `Universal time: Mon 2026-08-31 14:10:31 UTC`."""
+    found = _UNIVERSAL.search(text[:4096])
+    try:
+        return datetime.fromisoformat(f"{found[1]}T{found[2]}+00:00").timestamp() if found else None
+    except ValueError:
+        return None
 
 
 def _clock(parts: dict[str, str]) -> Clock:

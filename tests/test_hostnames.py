@@ -1,0 +1,48 @@
+"""Whose a file is when another file beside it says it: `hostname`, `uname -a`, a report's folder, a job of one node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.hardware import bring, job_log
+
+OFF = "[Wed Apr 22 07:58:19 2026] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"
+UNAME = "Linux {} 6.8.0-45-generic #45-Ubuntu SMP PREEMPT_DYNAMIC x86_64 x86_64 x86_64 GNU/Linux\n"
+
+
+def nodes(folder: Path, files: dict[str, str]) -> set[str]:
+    return {one.capture.node for _, one in bring(folder, files).readings if one.capture.probe == "host.kernel_log"}
+
+
+@pytest.mark.parametrize(
+    ("files", "node"),
+    [
+        ({"hostname": "wolf\n", "dmesg.txt": OFF}, "wolf"),
+        ({"hostname.txt": "wolf.cluster.example.org\n", "var/log/dmesg": OFF}, "wolf"),
+        ({"uname-a.txt": UNAME.format("wolf"), "kernel/dmesg-T.txt": OFF}, "wolf"),
+        ({"all.txt": f"$ hostname\nwolf\n$ dmesg -T\n{OFF}"}, "wolf"),
+        ({"box7/hostname": "wolf\n", "box7/dmesg": OFF, "box8/hostname": "fox\n", "box8/dmesg": OFF}, "wolf fox"),
+        ({"node1/hostname": "wolf\n", "node1/dmesg": OFF}, "wolf"),
+        ({"sosreport-wolf-12345-2026-04-22-abcdefg/sos_commands/kernel/dmesg": OFF}, "wolf"),
+        ({"sosreport-wolf-2026-04-22/sos_commands/kernel/dmesg": OFF}, "wolf"),
+        # The file's own name counts before what stands beside it; two names for one folder are none.
+        ({"hostname": "wolf\n", "dmesg.gpu-017.txt": OFF}, "gpu-017"),
+        ({"hostname-1": "wolf\n", "hostname-2": "fox\n", "dmesg.txt": OFF}, ""),
+    ],
+)  # fmt: skip
+def test_the_node_of_a_kernel_log(tmp_path: Path, files: dict[str, str], node: str) -> None:
+    assert nodes(tmp_path / "incident", files) == (set(node.split()) or {""})
+
+
+def test_a_job_of_one_node_is_where_a_nameless_kernel_log_is_from(tmp_path: Path) -> None:
+    logs = {f"rank{rank}.log": job_log("wolf", rank) for rank in range(4)}
+    assert nodes(tmp_path / "incident", logs | {"dmesg.txt": OFF}) == {"wolf"}
+    logs["rank3.log"] = job_log("fox", 3)
+    assert nodes(tmp_path / "brought", logs | {"dmesg.txt": OFF}) == {""}
+
+
+def test_headings_without_an_end_that_differ_in_their_number_are_nodes(tmp_path: Path) -> None:
+    text = "".join(f"### z{number}\n$ dmesg -T\n{OFF}$ nproc\n96\n" for number in (4, 5))
+    assert nodes(tmp_path / "incident", {"both.txt": text}) == {"z4", "z5"}
