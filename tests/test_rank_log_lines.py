@@ -434,6 +434,14 @@ LINES: list[tuple[str, str, dict[str, Any]]] = [
     ("step 12 loss=nan", "nan", {}),
     ("found NaN on this rank: skipping step", "nan", {}),
     ("Saving checkpoint to /ckpt/step_800", "checkpoint", {"name": "Sav"}),
+    ("Uploading consolidated state_dict to s3://m/step_9", "checkpoint", {"name": "Upload"}),
+    ("Tokenized 4,000 of 90,000 samples", "progress", {"name": "Tokenized", "more.done": "4,000"}),
+    (
+        "[rank2]:[W911 17:20:44.000000957 ProcessGroup.hpp:940] Warning: At the time of process termination, there are "
+        "still 27 unwaited collective calls.",
+        "unwaited",
+        {"rank": 2, "more.calls": 27},
+    ),
     (
         "Tokenising:  88%|████████▊ | 440/500 [29:51<04:04,  4.07s/it]",
         "progress",

@@ -55,6 +55,7 @@ KINDS: dict[str, str] = {
     "agent_signal": "belongs to a launcher that was told to end",
     "torchrun_signal": "was asked to end (SIGTERM)",
     "watchdog_ended": "was taken down by torch's watchdog",
+    "unwaited": "ended with collectives that nobody had waited for",
     "nan": "wrote of NaN or infinity",
     "watchdog_status": "told how far it is",
     "dump_signal": "was asked for its flight recorder",

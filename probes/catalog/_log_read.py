@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import deque
 from collections.abc import Iterable
 
@@ -38,6 +39,10 @@ WAITS = (
     "setup_missed",
     "collective_mismatch",
 )
+
+
+_OWN = ("traceback", "cuda_error")
+_GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
 
 
 class Tally:
@@ -84,9 +89,13 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     times = [at for at in (one.last_at, other.last_at) if at is not None]
     base = other if one.kind in _NEWEST else one
     at = one.at if one.at is not None else other.at
+    more = base.more
+    if base is other and (last := other.line or other.offset):
+        more = {**more, "last_place": last}
     return dataclasses.replace(
-        base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset
-    )
+        base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset,
+        more=more,
+    )  # fmt: skip
 
 
 def _waited(event: LogEvent) -> bool:
@@ -164,7 +173,7 @@ class LogReader:
 
     def end(self) -> tuple[LogEvent, ...]:
         self._add_failure(self._failures.end())
-        return with_ranks(self.tally.events())
+        return owned(with_ranks(self.tally.events()))
 
 
 def with_ranks(events: tuple[LogEvent, ...]) -> tuple[LogEvent, ...]:
@@ -187,6 +196,28 @@ def with_ranks(events: tuple[LogEvent, ...]) -> tuple[LogEvent, ...]:
         dataclasses.replace(event, rank=ranks[writer])
         if event.rank is None and (writer := (event.more.get("host"), event.more.get("of_pid"))) in ranks
         else event
+        for event in events
+    )
+
+
+def owned(events: tuple[LogEvent, ...]) -> tuple[LogEvent, ...]:
+    """An exception that nothing marks is of the one rank that torchrun says has failed by itself; of several, of the
+    one whose local rank is the GPU that a full memory names."""
+    failed = {
+        event.about[0]: event.more.get("local_rank")
+        for event in events
+        if event.kind == "torchrun_failure" and len(event.about) == 1 and (event.code or 0) > 0
+    }
+
+    def whose(event: LogEvent) -> int | None:
+        gpu = _GPU.search(event.text) if event.name.startswith(("CUDA out of", "HIP out of", "OutOfMemory")) else None
+        fits = [rank for rank, local in failed.items() if gpu is None or len(failed) == 1 or local == int(gpu[1])]
+        return fits[0] if len(fits) == 1 else None
+
+    if not failed or any(event.rank is not None for event in events if event.kind in _OWN and not event.secondary):
+        return events
+    return tuple(
+        dataclasses.replace(event, rank=whose(event)) if event.kind in _OWN and event.rank is None else event
         for event in events
     )
 

@@ -67,6 +67,7 @@ _WATCHDOG = (
     shape("remote_error", "remote error detected", r"remote error detected from rank: ?(?P<about>\d{1,7})", True),
     shape("heartbeat", "watchdog got stuck", r"got stuck for (?P<stuck_s>\d{1,9}) seconds"),
     shape("heartbeat", "Heartbeat monitor timed out"),
+    shape("unwaited", "unwaited collective", r"still (?P<calls>\d{1,9}) unwaited collective calls"),
     shape("gil_stuck", "acquire GIL", r"Could not acquire GIL within (?P<waited_ms>\d{1,9}) ms"),
     shape("blocking_wait", "blocking wait", r"(?:OpType=(?P<op>\w{1,60}).{0,120}?)?timed out in blocking wait"),
     shape("watchdog_ended", "taking the entire process down", secondary=True),

@@ -1,0 +1,86 @@
+"""What logs of a training alone tell of a slow or failed rank, in the forms that programs and launchers write.
+
+Right values follow from what was written: who gave up waited, and who counted documents or gigabytes worked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.hardware import judged
+
+DAY = "2026-05-03 10:"
+WORK = "WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"
+FAILED = """Root Cause (first observed failure):
+[0]:
+  time      : 2026-05-03_10:20:00
+  host      : n2
+  rank      : {rank} (local_rank: {local})
+  exitcode  : 1 (pid: 77)
+  error_file: <N/A>
+============================================================
+"""
+FULL = """Traceback (most recent call last):
+  File "/w/train.py", line 8, in main
+{name}: CUDA out of memory. Tried to allocate 2.00 GiB (GPU {gpu}; 39.59 GiB total capacity; 36.1 GiB already allocated)
+"""
+
+
+def gave_up(*ranks: int) -> str:
+    text = "Watchdog caught collective operation timeout: {} ran for 600032 milliseconds before timing out."
+    return "".join(
+        f"[rank{r}]:[E503 10:20:00.0 ProcessGroupNCCL.cpp:607] [Rank {r}] {text.format(WORK)}\n" for r in ranks
+    )
+
+
+def of_log(folder: Path, text: str) -> tuple[str, object, float]:
+    found = judged(folder, {"train.log": text}).verdict
+    return found.hypothesis.cause, found.hypothesis.subject.get("rank"), found.probability
+
+
+@pytest.mark.parametrize(
+    ("last", "cause"),
+    [
+        ("INFO tokenizing: 900/4000 documents", "fw.rank_busy"),
+        ("Preprocessed 12,000 of 90,000 rows", "fw.rank_busy"),
+        ("Map (num_proc=8):  41%|####      | 41/100 [09:12<13:00, 13.2s/ examples]", "fw.rank_busy"),
+        ("saving checkpoint to /nfs/step_900", "fw.checkpoint_stall"),
+        ("checkpoint: wrote 71.5 of 280.0 GB", "fw.checkpoint_stall"),
+        ("gathering the full state_dict on one rank", "fw.checkpoint_stall"),
+    ],
+)
+def test_who_works_while_the_limits_of_all_others_run_out_is_busy(tmp_path: Path, last: str, cause: str) -> None:
+    told = f"{DAY}01:00 step 899 loss 2.1\n{DAY}19:00 {last}\n{gave_up(0, 1, 3)}"
+    found, rank, share = of_log(tmp_path, told.replace(f"19:00 {last}", f"19:00 [rank2] {last}"))
+    assert (found, rank) == (cause, 2)
+    assert share > 0.9
+    assert of_log(tmp_path / "unmarked", told)[:2] == (cause, 2), "all others are known"
+
+
+def test_what_is_done_or_was_followed_by_steps_is_not_what_they_wait_for(tmp_path: Path) -> None:
+    for at, last in enumerate(("tokenizing: 4000/4000 documents", "saved checkpoint at step 900/2000")):
+        assert of_log(tmp_path / str(at), f"{DAY}19:00 [rank2] {last}\n{gave_up(0, 1, 3)}")[0] not in (
+            "fw.rank_busy", "fw.checkpoint_stall")  # fmt: skip
+    steps = "".join(f"{DAY}1{n}:00 [rank2] step {900 + n} loss 2.0\n" for n in range(9))
+    saved = f"{DAY}09:00 [rank2] step 899 loss 2.0\n{DAY}09:30 [rank2] saving checkpoint to /nfs/a\n"
+    assert of_log(tmp_path / "later", saved + steps + gave_up(0, 1, 3))[0] != "fw.checkpoint_stall"
+
+
+@pytest.mark.parametrize("name", ["RuntimeError", "torch.cuda.OutOfMemoryError"])
+def test_an_exception_that_nothing_marks_is_of_the_rank_that_the_launcher_saw_fail(tmp_path: Path, name: str) -> None:
+    told = FULL.format(name=name, gpu=3) + FAILED.format(rank=11, local=3)
+    assert of_log(tmp_path, told)[:2] == ("gpu.out_of_memory", 11)
+    two = FULL.format(name=name, gpu=3) + FAILED.format(rank=9, local=1) + FAILED.format(rank=11, local=3)
+    assert of_log(tmp_path / "two", two)[:2] == ("gpu.out_of_memory", 11), "the GPU that it names is one's own"
+    assert of_log(tmp_path / "alone", FULL.format(name=name, gpu=0))[:2] == ("gpu.out_of_memory", None)
+
+
+def test_collectives_without_a_wait_count_less_where_an_error_ended_the_step(tmp_path: Path) -> None:
+    warning = "Warning: At the time of process termination, there are still 4 unwaited collective calls."
+    lines = "".join(f"[rank{r}]:[W503 10:20:00.0 ProcessGroup.hpp:940] {warning}\n" for r in range(4))
+    cause, _, share = of_log(tmp_path, f"{DAY}19:00 step 9 loss 2.0\n{lines}")
+    assert cause == "fw.async_not_awaited"
+    assert of_log(tmp_path / "raised", f"{FULL.format(name='ValueError', gpu=0)}{lines}")[0] != cause
+    assert share < 0.9
