@@ -81,6 +81,7 @@ KINDS: dict[str, str] = {
     "ranks_restarted": "was started again by its launcher",
     "checkpoint": "wrote of a checkpoint",
     "progress": "told of its progress",
+    "step_times": "told how long the parts of its steps take",
 }
 QUIET = frozenset(list(KINDS)[list(KINDS).index("watchdog_status") :])  # no error: never a finding of their own
 

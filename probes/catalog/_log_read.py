@@ -18,12 +18,13 @@ from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Failures, Tracebacks, of_error_file
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line, Zone, log_lines
+from probes.catalog._log_timings import Timings
 
 FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last ones
 # Of these each rank tells one or a few, and who is missing among them is the question.
 OF_EACH_RANK = frozenset(
     ("watchdog_timeout", "watchdog_status", "dump_signal", "nccl_init_start", "nccl_init_done", "nccl_net",
-        "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting")
+        "step_times", "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting")
 )  # fmt: skip
 MANY = 1024
 # Kinds in which the newest line counts, and what makes two lines the same.
@@ -126,6 +127,7 @@ class LogReader:
         self._rank = rank
         self._tracebacks = Tracebacks()
         self._failures = Failures(zone)
+        self._timings = Timings()
         self._blamed = _Blamed()
         self._times: dict[int | None, float] = {}
         self._stamps: dict[int | None, str] = {}
@@ -150,6 +152,8 @@ class LogReader:
             self._add(raised)
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
             self._add(event)
+        if event is None or event.kind == "progress":
+            self._timings.take(line)
         if line.at is not None:
             self._times[line.rank] = line.at
         elif line.stamp:
@@ -173,6 +177,8 @@ class LogReader:
 
     def end(self) -> tuple[LogEvent, ...]:
         self._add_failure(self._failures.end())
+        for event in self._timings.end():
+            self.tally.add(event)
         return owned(with_ranks(self.tally.events()))
 
 
