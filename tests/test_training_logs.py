@@ -84,3 +84,35 @@ def test_collectives_without_a_wait_count_less_where_an_error_ended_the_step(tmp
     assert cause == "fw.async_not_awaited"
     assert of_log(tmp_path / "raised", f"{FULL.format(name='ValueError', gpu=0)}{lines}")[0] != cause
     assert share < 0.9
+
+
+def steps(first: int, last: int, rank: str = "") -> str:
+    return "".join(f"{DAY}{n // 60:02d}:{n % 60:02d} {rank}step {n} loss 2.0\n" for n in range(first, last))
+
+
+def test_what_the_job_trained_on_after_is_over_and_the_next_end_counts(tmp_path: Path) -> None:
+    full = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.\n"
+    quiet = judged(tmp_path / "a", {"train.log": steps(0, 30) + full + steps(20, 50)}).verdict
+    assert quiet.hypothesis.cause in ("none", "unknown")
+    rotated = {"train.log.1": steps(0, 30) + full, "train.log": steps(20, 50)}
+    assert judged(tmp_path / "b", rotated).verdict.hypothesis.cause in ("none", "unknown")
+    again = steps(0, 30) + full + steps(20, 50) + full.replace("rank2", "rank5")
+    assert of_log(tmp_path / "c", again)[:2] == ("gpu.out_of_memory", 5)
+    assert of_log(tmp_path / "d", steps(0, 30) + full + steps(20, 50) + full)[:2] == ("gpu.out_of_memory", 2)
+
+
+def test_a_few_steps_of_others_after_an_end_do_not_take_it_back(tmp_path: Path) -> None:
+    full = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.\n"
+    others = "".join(steps(30, 33, f"[rank{r}] ") for r in (0, 1, 3))
+    assert of_log(tmp_path, steps(0, 30) + full + others)[:2] == ("gpu.out_of_memory", 2)
+
+
+def test_a_launcher_that_tells_only_of_aborts_on_several_ranks_decides_nothing(tmp_path: Path) -> None:
+    one = "[{at}]:\n  time      : 2026-05-03_10:20:00\n  host      : n2\n  rank      : {at} (local_rank: {at})\n"
+    one += (
+        "  exitcode  : -6 (pid: 8{at})\n  error_file: <N/A>\n  traceback : Signal 6 (SIGABRT) received by PID 8{at}\n"
+    )
+    rule = "-" * 60 + "\n"
+    text = f"{rule}Failures:\n{one.format(at=1)}{one.format(at=2)}{rule}Root Cause (first observed failure):\n"
+    cause, _, share = of_log(tmp_path, text + one.format(at=0) + "=" * 60 + "\n")
+    assert cause == "unknown" or share < 0.5

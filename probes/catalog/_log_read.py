@@ -18,6 +18,7 @@ from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Failures, Tracebacks, of_error_file
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line, Zone, log_lines
+from probes.catalog._log_runs import Runs, run_of
 from probes.catalog._log_timings import Timings
 
 FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last ones
@@ -75,7 +76,7 @@ class Tally:
 
 def _key(event: LogEvent) -> object:
     if event.kind in _NEWEST:
-        return event.rank, event.op, event.name[:40]
+        return event.rank, event.op, event.name[:40], run_of(event)
     if event.kind in _SUMMED:
         host, pid = event.more.get("host"), event.more.get("of_pid")
         return event.rank, event.name, event.where, event.code, event.more.get("direction"), host, pid
@@ -83,7 +84,7 @@ def _key(event: LogEvent) -> object:
         return event.rank
     alike = (event.rank, event.about, event.peer, event.seq, event.op, event.group, event.code, event.name)
     # Addresses and times in a text that no group took apart make two warnings differ: then they are two.
-    return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid"))
+    return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid", "run"))
 
 
 def _together(one: LogEvent, other: LogEvent) -> LogEvent:
@@ -128,6 +129,7 @@ class LogReader:
         self._tracebacks = Tracebacks()
         self._failures = Failures(zone)
         self._timings = Timings()
+        self._runs = Runs()
         self._blamed = _Blamed()
         self._times: dict[int | None, float] = {}
         self._stamps: dict[int | None, str] = {}
@@ -166,13 +168,13 @@ class LogReader:
             event = dataclasses.replace(event, after=self._times[event.rank])
         elif event.at is None and not event.stamp and event.rank in self._stamps:
             event = dataclasses.replace(event, more={**event.more, "after_stamp": self._stamps[event.rank]})
-        self.tally.add(event)
+        self.tally.add(self._runs.placed(event))
 
     def _add_failure(self, failed: LogEvent | None) -> None:
         if failed and self._because:
             failed = dataclasses.replace(failed, secondary=True, more={**failed.more, "because": self._because})
         if failed:
-            self.tally.add(failed)
+            self.tally.add(self._runs.placed(failed))
             self._because = ""
 
     def end(self) -> tuple[LogEvent, ...]:

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_lines import Zone, pieces
+from probes.catalog._log_runs import later
 from probes.catalog._log_stream import Chooser
 from probes.catalog.rank_log import of_file
 from probes.core import clean
@@ -23,6 +24,7 @@ from probes.intake.names import Named, named
 
 FIRST_BYTES, LAST_BYTES = 4_194_304, 8_388_608  # of one log that are in memory whole
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
+STEPS = 8  # judgement: lines that count steps; prose holds one or two
 WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
 _OWN_PID = re.compile(r"\[rank(\d{1,7})\][^\n]{0,80}?\bpid[=: ]{1,2}(\d{2,8})\b")
@@ -75,7 +77,7 @@ def joined(parts: Sequence[LogFile]) -> LogFile:
     events: list[LogEvent] = []
     before, lines = 0, 0
     for part in parts:
-        events += [_later(event, lines, before) for event in part.log.events]
+        events += later([_later(event, lines, before) for event in part.log.events], events)
         before += part.log.size_bytes or 0
         lines += max((event.line or 0 for event in part.log.events), default=0)
     log = dataclasses.replace(
@@ -143,6 +145,8 @@ def _nccl(head: str, rank: int | None, pids: dict[int, int], hosts: dict[int, st
 
 def _is_log(log: RankLog, head: str, place: Named) -> bool:
     if any(event.kind not in WEAK for event in log.events) or _NCCL.search(head):
+        return True
+    if any(event.kind == "progress" and event.seq is not None and event.count >= STEPS for event in log.events):
         return True
     rows = [row for row in head[:HEAD].split("\n") if row][:200]
     lines = [line for row in rows for line in pieces(row, Zone())]

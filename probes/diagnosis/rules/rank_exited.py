@@ -74,11 +74,14 @@ def _of_others(event: LogEvent) -> bool:
 
 def _killed(evidence: Evidence) -> Iterator[Hypothesis]:
     """By a signal that torchrun did not send: its list shows -9, -11 ...; SIGTERM is what it sends the survivors."""
-    aborted = aborted_at_exit(evidence)
-    for rank, one in own_ends(evidence):
+    aborted, ends = aborted_at_exit(evidence), list(own_ends(evidence))
+    told = {event.rank for event, _, _ in evidence.job.events if event.rank is not None and event.code != -6}
+    silent = {rank for rank, one in ends if one[0].code == -6 and rank not in told}
+    for rank, one in ends:
         event, log, seen = one
-        if event.code == -6 and not any(told.rank == rank for told, _, _ in evidence.job.events):
-            yield exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), ("abort_of_unknown_reason",))
+        if rank in silent:
+            signal = "abort_of_unknown_reason" if len(silent) == 1 else "aborts_of_unknown_reason"
+            yield exited(evidence, rank, "ended by SIGABRT", (quoted(event, log, seen),), (signal,))
             continue
         if rank in aborted:
             reason = quoted(event, log, seen, f"rank {rank} ended by {event.name or signal_name(event.code or 0)}")
