@@ -434,6 +434,10 @@ LINES: list[tuple[str, str, dict[str, Any]]] = [
     ("step 12 loss=nan", "nan", {}),
     ("found NaN on this rank: skipping step", "nan", {}),
     ("Saving checkpoint to /ckpt/step_800", "checkpoint", {"name": "Sav"}),
+    ("torch._dynamo hit config.recompile_limit (8)", "compiling", {"name": "recompile_limit"}),
+    ("evaluating: 120/500 batches", "progress", {"name": "evaluating", "more.done": 120, "more.total": 500}),
+    ("| number of nan iterations:   3 |", "nan", {}),
+    ("Exception: Current loss scale already at minimum", "nan", {"name": "loss scale"}),
     ("Uploading consolidated state_dict to s3://m/step_9", "checkpoint", {"name": "Upload"}),
     ("Tokenized 4,000 of 90,000 samples", "progress", {"name": "Tokenized", "more.done": "4,000"}),
     (

@@ -116,3 +116,29 @@ def test_a_launcher_that_tells_only_of_aborts_on_several_ranks_decides_nothing(t
     text = f"{rule}Failures:\n{one.format(at=1)}{one.format(at=2)}{rule}Root Cause (first observed failure):\n"
     cause, _, share = of_log(tmp_path, text + one.format(at=0) + "=" * 60 + "\n")
     assert cause == "unknown" or share < 0.5
+
+
+@pytest.mark.parametrize(
+    "last", ["torch._dynamo hit config.recompile_limit (8)", "Evaluating:  24%|##4   | 120/500 [01:59<06:18,  1.0s/it]"]
+)
+def test_a_rank_that_compiles_or_evaluates_alone_is_busy(tmp_path: Path, last: str) -> None:
+    assert of_log(tmp_path, f"{steps(0, 9, '[rank3] ')}[rank3] {last}\n{gave_up(0, 1, 2)}")[:2] == ("fw.rank_busy", 3)
+
+
+def test_a_limit_that_steps_nearly_reach_is_too_short(tmp_path: Path) -> None:
+    took = "".join(f"[rank{r}]: step {n} took {{}} s\n" for n in range(3) for r in range(4))
+    minute = gave_up(1, 2, 3).replace("600", "60")
+    assert of_log(tmp_path / "near", took.replace("{}", "58.4") + minute)[0] == "fw.timeout_too_short"
+    assert of_log(tmp_path / "far", took.replace("{}", "1.4") + minute)[0] != "fw.timeout_too_short"
+
+
+def test_a_loss_that_stays_nan_is_told_though_no_rank_marks_the_line(tmp_path: Path) -> None:
+    nan = "".join(f"{DAY}01:{n:02d} step {n} loss nan\n" for n in range(30, 50))
+    cause, rank, share = of_log(tmp_path / "stays", steps(0, 30) + nan)
+    assert (cause, rank) == ("fw.nan_gradient", None)
+    assert share > 0.8
+    assert of_log(tmp_path / "back", steps(0, 30) + nan + steps(50, 80))[0] in ("none", "unknown")
+    megatron = " iteration {}/ 900 | lm loss: 2.1E+00 | loss scale: 1.0 | number of nan iterations: {:3d} |\n"
+    lines = ("".join(megatron.format(n, count) for n in range(20)) for count in (0, 1))
+    assert [of_log(tmp_path / f"m{at}", text)[0] for at, text in enumerate(lines)][1] == "fw.nan_gradient"
+    assert of_log(tmp_path / "well", "".join(megatron.format(n, 0) for n in range(20)))[0] != "fw.nan_gradient"

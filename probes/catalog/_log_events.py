@@ -80,6 +80,7 @@ KINDS: dict[str, str] = {
     "nccl_frame": "shows a call inside NCCL's library",
     "ranks_restarted": "was started again by its launcher",
     "checkpoint": "wrote of a checkpoint",
+    "compiling": "wrote that it compiles",
     "progress": "told of its progress",
     "step_times": "told how long the parts of its steps take",
 }

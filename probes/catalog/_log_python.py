@@ -89,7 +89,7 @@ _STEP = (
 )
 # Words of who prepares data and counts it: "tokenizing: 200/100000 documents", "Preprocessed 4000 of 90000".
 _PREPARES = (
-    r"(?P<name>(?i:tokeni[sz]|preprocess|indexing|packing)\w{0,4})\b[^\d\n]{0,60}"
+    r"(?P<name>(?i:tokeni[sz]|preprocess|indexing|packing|evaluat|validat)\w{0,4})\b[^\d\n]{0,60}"
     r"(?P<done>\d[\d,.]{0,14}[kMGT]?) ?(?:/|of) ?(?P<total>\d[\d,.]{0,14}[kMGT]?)"
 )
 _SAVE = (
@@ -100,8 +100,10 @@ _SAVE = (
 
 _WORDS = (
     shape("nan", "NaN", r"\bNaNs?\b"),
-    shape("nan", "nan", r"(?<![\w./])nan(?![\w./])"),
-    shape("nan", "inf", r"(?i:loss|norm|scale)\W{1,4}-?inf(?!\w)"),
+    shape("nan", "nan", r"(?<![\w./])nan(?! iterations)(?![\w./])"),
+    shape("nan", "nan iterations", r"nan iterations: {0,8}[1-9]"),  # Megatron counts them in every line
+    shape("nan", "oss scale", r"(?i:loss scale already at minimum|minimum loss scale reached)", name="loss scale"),
+    shape("nan", "inf", r"(?i:loss|norm|scale|ppl)\W{1,4}-?inf(?!\w)"),
     *(shape("checkpoint", word, _SAVE) for word in ("heckpoint", "CHECKPOINT", "state_dict", "state dict")),
     shape(
         "progress",
@@ -110,7 +112,7 @@ _WORDS = (
         r"(?P<total>[\d.]{1,14}[kMGT]?) \[(?P<elapsed>[\d:]{1,12})<(?P<left>[\d:?]{1,12})"
         r"(?:, {0,4}(?P<rate>[\d.]{1,12}) {0,2}(?P<per>s/it|it/s))?",
     ),
-    *(shape("progress", word, _PREPARES) for word in ("okeni", "reprocess", "ndexing", "acking")),
+    *(shape("progress", word, _PREPARES) for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat")),
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
 )
 

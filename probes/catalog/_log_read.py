@@ -92,7 +92,7 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     base = other if one.kind in _NEWEST else one
     at = one.at if one.at is not None else other.at
     more = base.more
-    if base is other and (last := other.line or other.offset):
+    if one.kind in (*_NEWEST, "nan") and (last := other.line or other.offset):
         more = {**more, "last_place": last}
     return dataclasses.replace(
         base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset,

@@ -56,8 +56,11 @@ WORDS = (
         "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
         "ax locked memory",
     )),
-    ("words", 4, 4, ("NaN", "nan", "inf", "heckpoint", "CHECKPOINT", "state_dict", "state dict")),
-    ("words", 1, 2, ("okeni", "reprocess", "ndexing", "acking")),
+    ("words", 4, 4, ("NaN", "nan", "inf", "oss scale already", "heckpoint", "CHECKPOINT", "state_dict", "state dict")),
+    ("words", 1, 2, (
+        "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
+        "ndexing", "acking",
+    )),
     ("words", 1, 3, ("%|", "step", "Step", "iter", "Iter", "poch")),
 )  # fmt: skip
 

@@ -24,11 +24,13 @@ _PREPARES = re.compile(
     r"|(?i:tokeni[sz]|preprocess|indexing|packing)\w{0,6}\b[^|]{0,80}\d"
 )
 
+_EVALUATES = re.compile(r"(?i:\b(?:evaluat|validat|testing|predicting|generating)\w{0,6})\b[^|]{0,80}\d")
+
 
 def last_said(evidence: Evidence) -> dict[tuple[int | None, str], Said]:
     """By rank and file; lines that nothing marks are of one writer per file."""
     found: dict[tuple[int | None, str], Said] = {}
-    for one in evidence.job.said("checkpoint", "progress"):
+    for one in evidence.job.said("checkpoint", "progress", "compiling"):
         key = (one[0].rank, one[1].file if one[0].rank is None else "")
         if key not in found or _place(one[0]) >= _place(found[key][0]):
             found[key] = one
@@ -54,6 +56,17 @@ def unfinished_preparation(event: LogEvent) -> bool:
     """Whether it prepares data, and is not at its end."""
     part = _share(event.text)
     return event.kind == "progress" and _PREPARES.search(event.text) is not None and part is not None and part < 1.0
+
+
+def unfinished_evaluation(event: LogEvent) -> bool:
+    """Whether it evaluates, and is not at the end of that."""
+    part = _share(event.text)
+    return event.kind == "progress" and _EVALUATES.search(event.text) is not None and part is not None and part < 1.0
+
+
+def compiles(event: LogEvent) -> bool:
+    """Whether torch said that it compiles, and nothing since then."""
+    return event.kind == "compiling"
 
 
 def _share(text: str) -> float | None:

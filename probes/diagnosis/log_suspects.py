@@ -119,8 +119,9 @@ def _whole(waiting: dict[int, Said]) -> bool:
 
 def _world(evidence: Evidence) -> int | None:
     counted = [n for event, _, _ in evidence.job.events if isinstance(n := event.more.get("ranks"), int)]
-    size: int | None = evidence.job.world_size
-    return size or max(counted, default=None)
+    size: int | None = evidence.job.world_size or max(counted, default=None)
+    seen = set(evidence.job.ranks)  # where nothing tells more: all from 0 on that wrote
+    return size or (len(seen) if len(seen) > 2 and seen == set(range(len(seen))) else None)
 
 
 def _by_setup(evidence: Evidence) -> Iterator[Suspect]:

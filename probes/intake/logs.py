@@ -146,7 +146,8 @@ def _nccl(head: str, rank: int | None, pids: dict[int, int], hosts: dict[int, st
 def _is_log(log: RankLog, head: str, place: Named) -> bool:
     if any(event.kind not in WEAK for event in log.events) or _NCCL.search(head):
         return True
-    if any(event.kind == "progress" and event.seq is not None and event.count >= STEPS for event in log.events):
+    steps = (one.count for one in log.events if one.kind == "nan" or (one.kind == "progress" and one.seq is not None))
+    if sum(steps) >= STEPS:
         return True
     rows = [row for row in head[:HEAD].split("\n") if row][:200]
     lines = [line for row in rows for line in pieces(row, Zone())]

@@ -10,7 +10,13 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import RankView, quoted
-from probes.diagnosis.last_words import last_said, unfinished_checkpoint, unfinished_preparation
+from probes.diagnosis.last_words import (
+    compiles,
+    last_said,
+    unfinished_checkpoint,
+    unfinished_evaluation,
+    unfinished_preparation,
+)
 from probes.diagnosis.log_evidence import Said
 from probes.diagnosis.suspects import ranks_said
 
@@ -19,6 +25,8 @@ GAVE_UP = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "store_timeout",
 # (what it is, cause, signal where nobody knows who waited, signal where others did, words)
 WORKS = (
     (unfinished_preparation, BUSY, "preprocessing_in_log", "preprocessing_while_others_gave_up", "preparing data"),
+    (unfinished_evaluation, BUSY, "preprocessing_in_log", "evaluation_while_others_gave_up", "evaluating"),
+    (compiles, BUSY, "preprocessing_in_log", "compiling_while_others_gave_up", "compiling"),
     (unfinished_checkpoint, CHECKPOINT, "checkpoint_last_in_log", "checkpoint_while_others_gave_up",
         "writing or reading a checkpoint"),
 )  # fmt: skip
