@@ -142,3 +142,25 @@ def test_a_loss_that_stays_nan_is_told_though_no_rank_marks_the_line(tmp_path: P
     lines = ("".join(megatron.format(n, count) for n in range(20)) for count in (0, 1))
     assert [of_log(tmp_path / f"m{at}", text)[0] for at, text in enumerate(lines)][1] == "fw.nan_gradient"
     assert of_log(tmp_path / "well", "".join(megatron.format(n, 0) for n in range(20)))[0] != "fw.nan_gradient"
+
+
+def account(rank: int, group: int, name: str, size: int) -> str:
+    work = WORK.replace("NumelIn=1,", f"NumelIn={size},")
+    who = f"[PG ID {group} PG GUID {group}({name}) Rank {rank}]"
+    text = (
+        f"[rank{rank}]:[E503 10:20:00.0 ProcessGroupNCCL.cpp:632] {who} Watchdog caught collective operation timeout: "
+    )
+    return f"{text}{work} ran for 600032 milliseconds before timing out.\n"
+
+
+def test_limits_that_ran_out_in_two_groups_which_need_each_other_are_a_circle(tmp_path: Path) -> None:
+    circle = "".join(account(r, 1 + (r == 2), "dp" if r == 2 else "tp", 64) for r in range(4))
+    assert of_log(tmp_path / "circle", circle)[:2] == ("fw.group_order_cycle", 2)
+    halves = "".join(account(r % 2, 1 + r // 2, "tp", 64).replace(f"[rank{r % 2}]", f"[rank{r}]") for r in range(4))
+    assert of_log(tmp_path / "halves", halves)[0] != "fw.group_order_cycle", "groups of two that stand by themselves"
+
+
+@pytest.mark.parametrize("last", ["checkpoint step9 is about to be saved!", "Saving out/mp_rank_00_model_states.pt..."])
+def test_a_file_that_is_being_saved_is_a_checkpoint(tmp_path: Path, last: str) -> None:
+    told = f"{DAY}19:00 [rank0] step 9 loss 2.0\n{DAY}19:01 [rank0] {last}\n{gave_up(1, 2, 3)}"
+    assert of_log(tmp_path, told)[:2] == ("fw.checkpoint_stall", 0)

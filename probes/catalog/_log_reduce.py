@@ -56,7 +56,9 @@ WORDS = (
         "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
         "ax locked memory",
     )),
-    ("words", 4, 4, ("NaN", "nan", "inf", "oss scale already", "heckpoint", "CHECKPOINT", "state_dict", "state dict")),
+    ("words", 4, 4, (
+        "NaN", "nan", "inf", "oss scale", "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
+    )),
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
         "ndexing", "acking",

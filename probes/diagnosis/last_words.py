@@ -12,7 +12,7 @@ from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence
 from probes.diagnosis.log_evidence import Said
 
-_ENDED = re.compile(r"saved|loaded|done|finished|complete|took|success", re.I)  # of a checkpoint
+_ENDED = re.compile(r"(?<!be )(?<!being )saved|loaded|done|finished|complete|took|success", re.I)  # of a checkpoint
 _WRITTEN = re.compile(r"written|wrote|uploaded", re.I)  # all of it, or so much until now
 _PART = re.compile(
     r"(\d{1,12}(?:[.,]\d{1,6})?) ?(?:[kKMGT]i?B)? ?(?:/|of) ?(\d{1,12}(?:[.,]\d{1,6})?)|(\d{1,3})(?:\.\d)? ?%"
