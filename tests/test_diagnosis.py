@@ -15,9 +15,10 @@ from probes import catalog
 from probes.catalog._log_events import LogEvent
 from probes.core import Finding
 from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judging
-from probes.diagnosis.core import stored
 from probes.diagnosis.paths import paths
-from probes.diagnosis.ranking import causes, explains, likelihoods, rank, strength
+from probes.diagnosis.ranking import WEAK, causes, explains, likelihoods, rank, strength
+from probes.reference import rows
+from probes.stored import stored
 from tests.support.rank_facts import dump, mapped, processes, recorders, silent, wrote
 
 RULES = Path(judging.__file__).parent / "rules"
@@ -39,6 +40,12 @@ def test_every_signal_of_a_rule_is_in_the_table_and_the_table_has_no_other() -> 
         strings = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
         used |= strings & set(likelihoods())
     assert used == set(likelihoods())
+
+
+def test_no_signal_is_told_twice_in_the_table() -> None:
+    """The second would silently take the place of the first."""
+    names = [row["signal"] for row in rows("likelihoods")]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_every_cause_has_a_path_and_every_path_names_only_causes_and_probes_that_there_are() -> None:
@@ -126,6 +133,30 @@ def test_what_another_cause_explains_is_its_consequence_on_the_same_rank_only() 
     assert (first.hypothesis, first.consequences) == (stopped, (missing,))
     elsewhere = hypothesis("fw.rank_missing_collective", "rank_behind", ranks=[7], rank=7, node="gpu-009")
     assert {one.hypothesis.cause for one in rank([elsewhere, stopped])} >= {"fw.rank_missing_collective"}
+
+
+def test_what_is_wrong_with_one_adapter_explains_no_other_one() -> None:
+    down = hypothesis("ib.link_down", "port_down", hca="mlx5_5", port=1)
+    waits = hypothesis("ib.gid_or_route", "port_without_manager", hca="mlx5_7", port=1)
+    assert [one.consequences for one in rank([down, waits])] == [()] * 4
+    same = hypothesis("ib.gid_or_route", "port_without_manager", hca="mlx5_5", port=1)
+    assert [one.consequences for one in rank([down, same])][0] == (same,)
+
+
+def test_an_oddity_on_a_node_explains_nothing_but_where_a_rank_is_explains_that_rank() -> None:
+    odd = hypothesis("ib.link_down", "port_error_later")
+    ended = hypothesis("fw.rank_exited", "own_exception", ranks=[3], rank=3)
+    assert strength(odd.signals) < WEAK <= strength(ended.signals)
+    assert rank([odd, ended])[0].hypothesis == ended
+    saves = hypothesis("fw.checkpoint_stall", "checkpoint_in_log", ranks=[3], rank=3)
+    missing = hypothesis("fw.rank_missing_collective", "rank_behind", ranks=[3], rank=3)
+    assert rank([saves, missing])[0].consequences == (missing,)
+
+
+def test_what_speaks_against_a_consequence_does_not_weigh_on_its_root() -> None:
+    switch = hypothesis("ib.switch_down", "rail_down", hca="mlx5_2", port=1)
+    doubtful = hypothesis("ib.link_down", "port_down_everywhere", hca="mlx5_2", port=1)
+    assert rank([switch, doubtful])[0].probability >= rank([switch])[0].probability
 
 
 def test_a_rule_that_stops_is_said_and_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:

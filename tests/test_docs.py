@@ -108,14 +108,14 @@ def test_the_changelog_names_every_probe() -> None:
 def test_the_rule_of_the_page_is_the_rule_that_runs() -> None:
     (source,) = blocks("docs/add-a-rule.md", "python")
     (table,) = blocks("docs/add-a-rule.md", "toml")
-    assert source == (BASE / "probes/diagnosis/rules/full_disk.py").read_text()
+    assert source == (BASE / "probes/diagnosis/rules/shm_full.py").read_text()
     (row,) = tomllib.loads(table)["likelihoods"]
     assert ranking.likelihoods()[row["signal"]] == row
-    finding = Finding("host.disk_full", "bad", "/ has 0 bytes left", {"mount": "/"})
+    finding = Finding("host.shm_full", "bad", "/dev/shm has 0 bytes left", {"mount": "/dev/shm"})
     seen = Seen("gpu-001/host.storage", "gpu-001", "host.storage", "ok", "", None, (finding,))
-    (found,) = judging.all_rules()["full_disk"].judge(Evidence([seen]))
-    assert (found.cause, found.subject) == ("host.disk_full", {"node": "gpu-001"})
-    assert list(judging.all_rules()["full_disk"].judge(Evidence([]))) == []
+    (found,) = judging.all_rules()["shm_full"].judge(Evidence([seen]))
+    assert (found.cause, found.subject) == ("host.shm_full", {"node": "gpu-001"})
+    assert list(judging.all_rules()["shm_full"].judge(Evidence([]))) == []
 
 
 def test_the_example_runbook_is_sound(tmp_path: Path) -> None:

@@ -412,6 +412,22 @@ def test_a_queue_pair_refused_for_want_of_memory_leaves_two_causes_open(tmp_path
     assert found.probability < 0.8
 
 
+@pytest.mark.parametrize("where", ["gpu-02/ulimit-l.txt", "gpu-02/rank1.log"])
+def test_what_is_refused_under_a_low_limit_of_locked_memory_is_that_limit(tmp_path: Path, where: str) -> None:
+    """`ulimit -l` alone prints KiB; a job's script often prints `ulimit -a` at the top of the same log."""
+    line = "gpu-02:4121:4300 [1] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_create_qp failed with error "
+    files = {"gpu-02/rank1.log": line + "Cannot allocate memory\n"}
+    told_ = "max locked memory       (kbytes, -l) 64\n" if where in files else "64\n"
+    found = told(tmp_path, files | {where: told_ + files.get(where, "")})
+    assert (found.cause, found.subject) == ("ib.memlock_limit", {"node": "gpu-02"})
+    assert found.share("ib.qp_exhausted") < 0.05
+
+
+def test_a_completion_queue_locks_pages_first(tmp_path: Path) -> None:
+    line = "gpu-02:4121:4300 [1] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_create_cq failed with error "
+    assert told(tmp_path, {"gpu-02/rank1.log": line + "Cannot allocate memory\n"}).cause == "ib.memlock_limit"
+
+
 def test_an_adapter_that_all_other_nodes_have_is_missed(tmp_path: Path) -> None:
     files = {f"{node}/ibstat.txt": ibstat(**FINE) for node in NODES}
     files["gpu-02/ibstat.txt"] = ibstat(**{hca: told_ for hca, told_ in FINE.items() if hca != "mlx5_3"})

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from probes import intake
-from probes.intake import archives, items, pasted
+from probes.intake import archives, items, pasted, unpacking
 from probes.intake.hosts import node_of_name, of_report
 from tests.test_intake import dumps, logs, unread
 
@@ -227,7 +227,7 @@ def test_xz_and_bz2_and_several_streams_are_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused_and_the_rest_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "MUCH", 1_000_000)
+    monkeypatch.setattr(unpacking, "MUCH", 1_000_000)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"[rank2]: line\n" * 5_000_000))
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("big.log", b"\n" * 50_000_000)

@@ -10,8 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from probes.core import Finding
-from probes.diagnosis import Diagnosis, Seen, diagnose
+from probes import catalog
+from probes.core import Capture
+from probes.diagnosis import Diagnosis, diagnose
+from probes.diagnosis.core import seen
 from tests.support.nccl_logs import More, c10, info, judged, logs, set_up, timed_out, warn, work
 from tests.support.rank_facts import mapped, wrote
 
@@ -488,9 +490,8 @@ def test_local_times_without_a_zone_give_the_order_where_no_line_has_a_better_on
 
 
 def test_the_kernel_and_ncclss_lines_together_tell_which_rank_crashed() -> None:
-    says = "process python (4001) crashed in libnccl.so.2 (segmentation fault)"
-    crash = Finding("kernel.segfault", "warn", says, {"pid": 4001, "process": "python"})
-    kernel = Seen("gpu-a/host.kernel_log", "gpu-a", "host.kernel_log", "ok", "", None, (crash,))
+    line = b"[ 9000.1] python[4001]: segfault at 8 ip 00007f0012345678 error 4 in libnccl.so.2[7f0012000000+9000]"
+    kernel = seen(catalog.read(Capture("gpu-a", "host.kernel_log", "ok", line)))
     assert first(judged(set_up, kernel))[:2] == ("nccl.library_fault", {"rank": 1, "node": "gpu-a"})
 
 

@@ -16,11 +16,9 @@ from incidents.models import ExpectedTopology, Fleet, Incident, Ranking, Reading
 from incidents.models.diagnosis import UNNAMED, same
 from incidents.services.looking import look_closer
 from incidents.services.timeline import tell
-from probes import catalog
 from probes.diagnosis import Diagnoser, Seen
-from probes.diagnosis.core import stored
 from probes.diagnosis.telling import told
-from probes.intake.tools import facts_of_tool
+from probes.stored import stored
 
 log = logging.getLogger(__name__)
 
@@ -140,9 +138,7 @@ def evidence_of(incident: Incident, until: int, known: dict[Key, Seen]) -> list[
 
 
 def _seen(row: Reading) -> Seen:
-    """Facts of a tool that no probe asks a node with have the form that its module gives them."""
-    form = None if row.probe in catalog.load() or not row.file else facts_of_tool(row.probe)
-    found = stored(row.node_name, row.probe, row.outcome, row.why, row.facts, row.findings, form)  # type: ignore[arg-type]
+    found = stored(row.node_name, row.probe, row.outcome, row.why, row.facts, row.findings)  # type: ignore[arg-type]
     return replace(found, ref=row.file) if row.file else found
 
 

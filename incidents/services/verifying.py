@@ -18,7 +18,8 @@ from incidents.services.fleet import Refused
 from incidents.services.runs import start_told
 from incidents.services.timeline import tell
 from probes.diagnosis.advancing import advancing
-from probes.diagnosis.core import Seen, stored
+from probes.diagnosis.core import Seen
+from probes.stored import stored
 
 BETWEEN = timedelta(seconds=5)  # from the end of the first look to the second; judgement: longer than most steps
 

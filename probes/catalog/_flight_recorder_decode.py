@@ -19,6 +19,8 @@ import resource
 from collections.abc import Mapping
 from typing import Any
 
+READ_AHEAD = 262144
+
 
 class Refused(ValueError):
     """These bytes are no flight-recorder dump, or one that is not read. The text says why, for people."""
@@ -57,7 +59,9 @@ def decode(data: bytes) -> tuple[str, Any]:
         if start in (b"{", b"["):
             return "json", json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _: None)
         if data[:1] == b"\x80":  # torch writes protocol 2
-            return "pickle", _NoClasses(io.BytesIO(data), encoding="utf-8", errors="replace").load()
+            # A buffer that can be looked into; without it each of a hundred thousand opcodes is a call of read().
+            source = io.BufferedReader(io.BytesIO(data), READ_AHEAD)
+            return "pickle", _NoClasses(source, encoding="utf-8", errors="replace").load()
     except Refused:
         raise
     except MemoryError:

@@ -278,10 +278,10 @@ def _places(mark: Any, most: int, what: str) -> tuple[int, ...]:
     """Places in a table of `most` rows: a number, a list of them, or nothing."""
     if type(mark) is int and 0 <= mark < min(most, len(_ONE)):
         return _ONE[mark]
-    places = () if mark is None else wholes({"m": mark}, "m", what) if isinstance(mark, list) else (mark,)
-    if any(type(place) is not int or not 0 <= place < most for place in places):
+    places = tuple(mark) if type(mark) is list else () if mark is None else (mark,)
+    if places and (set(map(type, places)) != {int} or min(places) < 0 or max(places) >= most):
         raise ParseError(f"{what}: expected places in a table of {most}, found {str(mark)[:60]!r}")
-    return tuple(places)
+    return places
 
 
 def _entry(row: Any, signatures: int, frames: list[Frame], what: str) -> Entry:

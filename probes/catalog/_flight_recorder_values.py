@@ -5,6 +5,7 @@ Brought to the node by rank.flight_recorder: standard library only, nothing newe
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,12 +48,19 @@ def words(value: Any) -> tuple[str, ...]:
 def folded_ranks(value: Any) -> list[list[int]] | None:
     """The text "[0, 1, 2, 3]" or a list, folded into [first, last, step]; None when it is not known."""
     if isinstance(value, str) and len(value) < 2000000:
-        value = value.strip("[] ").split(",")
+        try:
+            value = json.loads(value)  # a thousand times as often as any other form, and a thousand ranks long
+        except (ValueError, RecursionError):
+            value = value.strip("[] ").split(",")
     if not isinstance(value, (list, tuple)):
         return None
     numbers = [whole(one.strip() if isinstance(one, str) else one) for one in value[:131072]]
     if not numbers or None in numbers:
         return None
+    first, last = numbers[0], numbers[-1]
+    step = numbers[1] - first if len(numbers) > 1 else 1  # type: ignore[operator]
+    if step > 0 and numbers == list(range(first, last + 1, step)):  # type: ignore[arg-type,operator]
+        return [[first, last, step]]  # type: ignore[list-item]
     spans: list[list[int]] = []
     for number in numbers:
         assert number is not None
@@ -70,6 +78,8 @@ def ended_parts(entries: list[dict[str, Any]]) -> set[int]:
     batch without an event, so it stays "scheduled" for ever, and after them one entry "nccl:coalesced" with the number
     of the batch (ProcessGroupNCCL.cpp, endCoalescing; fr_trace's find_coalesced_group)."""
     found = set()  # type: set[int]
+    if not any(name.endswith("coalesced") for name in {str(entry.get("profiling_name")) for entry in entries}):
+        return found
     run, number = [], None  # type: list[dict[str, Any]], Any
     for entry in entries:
         p2p = ("p2p", whole(entry.get("p2p_seq_id")))

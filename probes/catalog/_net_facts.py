@@ -1,14 +1,13 @@
 """What tools tell of network interfaces, of counters that no port's own files hold, and of a node's settings.
 
-No probe asks these yet: they come through the files door (probes.intake.tools), under the names in NAMES.
+No probe asks these yet: they come through the files door (probes.intake.tools), as ib.counters,
+net.links and host.settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-NAMES = {"ib.counters": "Counters", "net.links": "Links", "host.settings": "Settings"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +113,4 @@ class Settings:
     sm_lid: int | None = None
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit
-    acs: tuple[str, ...] | None = None  # PCI bridges that redirect peer-to-peer traffic
     routes_missing: tuple[str, ...] = ()

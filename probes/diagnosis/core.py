@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import operator
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import cattrs
-
-from probes import catalog
-from probes.catalog import _net_facts
 from probes.catalog._ib_facts import merged
 from probes.core import Finding, Outcome, Reading
 from probes.topology import Answer, Topology, View, compare
@@ -45,39 +40,6 @@ def seen(reading: Reading, ref: str = "") -> Seen:
     why = reading.parse_error or capture.why
     name = ref or f"{capture.node}/{capture.probe}"
     return Seen(name, capture.node, capture.probe, reading.outcome, why, reading.facts, reading.findings)
-
-
-@functools.cache
-def _facts_type(probe: str) -> Any:
-    if probe in _net_facts.NAMES:
-        return getattr(_net_facts, _net_facts.NAMES[probe])
-    return typing.get_type_hints(catalog.load()[probe].parse)["return"]
-
-
-def _converter() -> cattrs.Converter:
-    """Facts come back from JSON as what they were: what may be one of several plain values is taken as it is."""
-    converter = cattrs.Converter(prefer_attrib_converters=False)
-    for plain in (str | int, int | str, str | int | float, int | float | str):
-        converter.register_structure_hook(plain, lambda value, _: value)
-    return converter
-
-
-_convert = _converter()
-
-
-def stored(
-    node: str, probe: str, outcome: Outcome, why: str, facts: Any, findings: list[dict[str, Any]], form: Any = None
-) -> Seen:
-    """A reading as the database keeps it: facts and findings as JSON values. Facts of an older form count as failed.
-    `form`: the type of the facts, where the catalogue has no such probe."""
-    typed = None
-    if facts is not None and (form is not None or probe in catalog.load() or probe in _net_facts.NAMES):
-        try:
-            typed = _convert.structure(facts, form if form is not None else _facts_type(probe))
-        except Exception as error:  # cattrs raises groups of whatever its hooks raise
-            outcome, why = "failed", f"stored by another version of Golden15: {type(error).__name__}"
-    found = tuple(Finding(one["code"], one["severity"], one["says"], one["subject"]) for one in findings)
-    return Seen(f"{node}/{probe}", node, probe, outcome, why, typed, found)
 
 
 @dataclass(frozen=True, slots=True)

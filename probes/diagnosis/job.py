@@ -33,11 +33,14 @@ class RankView:
     no_dump: Missing | None = None
     logs: list[RankLog] = field(default_factory=list)
     refs: dict[str, str] = field(default_factory=dict)
+    _waits: tuple[ProcessStack, Wait] | None = field(default=None, repr=False, compare=False)  # asked for by many rules
 
     @property
     def waits(self) -> Wait | None:
         """What its main thread is in, where there is a stack."""
-        return waits_in(self.stack) if self.stack is not None else None
+        if self.stack is not None and (self._waits is None or self._waits[0] is not self.stack):
+            self._waits = (self.stack, waits_in(self.stack))
+        return self._waits[1] if self.stack is not None and self._waits is not None else None
 
     @property
     def stopped(self) -> bool:

@@ -95,10 +95,17 @@ class Ports:
     ends: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     devices: dict[str, Device] = field(default_factory=dict)
     links: dict[tuple[str, str], tuple[NetLink, str]] = field(default_factory=dict)
+    _by_node: tuple[tuple[Key, ...], list[PortView], dict[str, list[PortView]]] = ((), [], {})
 
     @property
     def of_nodes(self) -> list[PortView]:
-        return [one for one in self.views.values() if not one.switch]
+        if len(self._by_node[0]) != len(self.views):  # those that were added meanwhile
+            mine = [one for one in self.views.values() if not one.switch]
+            by_node: dict[str, list[PortView]] = {}
+            for one in mine:
+                by_node.setdefault(one.node, []).append(one)
+            self._by_node = (tuple(self.views), mine, by_node)
+        return self._by_node[1]
 
     @property
     def counted_twice(self) -> bool:
@@ -106,7 +113,7 @@ class Ports:
         return any(view.changes for view in self.views.values())
 
     def on(self, node: str) -> list[PortView]:
-        return [one for one in self.of_nodes if one.node == node]
+        return self._by_node[2].get(node, []) if self.of_nodes else []
 
     def of_device(self, node: str, device: str) -> PortView | None:
         """By its PCI address, its name, or its interface."""

@@ -16,6 +16,8 @@ from typing import Any
 from probes.diagnosis.core import Hypothesis, Reason
 from probes.reference import rows
 
+WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
+MANY = 8  # judgement: what is weak at more nodes than this is said once
 CERTAIN = 0.999  # judgement: no evidence from software makes anything surer than this
 
 
@@ -85,9 +87,16 @@ def rank(
     `on` these readings; `gap` says what was not seen at all and may hold the answer."""
     found = _merged(hypotheses)
     roots: list[tuple[Hypothesis, list[Hypothesis]]] = []
+    by_cause: dict[str, list[Hypothesis]] = {}
     for one in found:
-        if not any(_explained(one, other) for other in found):
-            roots.append((one, [other for other in found if _explained(other, one)]))
+        by_cause.setdefault(one.cause, []).append(one)
+    place = {id(one): number for number, one in enumerate(found)}
+    stronger = {one: [by for by in by_cause if one in explains().get(by, ())] for one in by_cause}
+    for one in found:
+        if not any(_explained(one, other) for cause in stronger[one.cause] for other in by_cause[cause]):
+            weaker = (cause for cause in explains().get(one.cause, ()) if cause in by_cause)
+            under = [other for cause in weaker for other in by_cause[cause] if _explained(other, one)]
+            roots.append((one, sorted(under, key=lambda other: place[id(other)])))
     doubt = strength(quiet)  # what speaks for "nothing is wrong" speaks against each cause
     weighed = [(_weight(one, under) / doubt, one, tuple(under)) for one, under in roots]
     weighed += [
@@ -106,7 +115,9 @@ def _base(cause: str) -> float:
 
 
 def _weight(one: Hypothesis, under: Sequence[Hypothesis]) -> float:
-    signals = [*one.signals, *(signal for other in under for signal in other.signals)]
+    """What speaks against a consequence does not speak against its root."""
+    likely = [other for other in under if strength(other.signals) > 1]
+    signals = [*one.signals, *(signal for other in likely for signal in other.signals)]
     return _base(one.cause) * strength(signals)
 
 
@@ -114,9 +125,17 @@ def _explained(one: Hypothesis, by: Hypothesis) -> bool:
     """Whether `by` would make `one` appear: on the same rank, or on the same node where no rank is named."""
     if one is by or one.cause not in explains().get(by.cause, ()):
         return False
-    if one.ranks and by.ranks:
-        return bool(one.ranks & by.ranks)
-    return bool(one.nodes & by.nodes)
+    together = one.ranks & by.ranks if one.ranks and by.ranks else one.nodes & by.nodes
+    if not together or _of_two_adapters(one, by):
+        return False
+    # An oddity takes over nothing. But where one rank is tells why that rank is late, however little it says alone.
+    return bool(by.ranks and by.ranks <= one.ranks) or strength(by.signals) >= WEAK
+
+
+def _of_two_adapters(one: Hypothesis, other: Hypothesis) -> bool:
+    """What is wrong with one adapter makes none of another appear. A PCI address may be either's."""
+    hcas = {str(hca) for hca in (one.subject.get("hca"), other.subject.get("hca")) if hca and ":" not in str(hca)}
+    return len(hcas) > 1
 
 
 def _merged(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
@@ -151,15 +170,41 @@ def _together(one: Hypothesis, other: Hypothesis) -> Hypothesis:
 def _from_two_sides(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     """A rank's log and its node's kernel see one fault, and each names it by what it knows: the rank, or the GPU. Where
     just one other hypothesis can be meant, they are one."""
-    found = list(hypotheses)
-    for one in sorted(hypotheses, key=lambda one: (len(one.subject), strength(one.signals))):
-        if one not in found:
-            continue
-        others = [other for other in found if other is not one and _same_thing(one, other)]
-        # And no third may be meant by that other one.
-        if len(others) == 1 and sum(_same_thing(others[0], third) for third in found if third is not others[0]) == 1:
-            found.remove(one)
-            found[found.index(others[0])] = _together(others[0], one)
+    by_cause: dict[str, list[Hypothesis]] = {}
+    for one in hypotheses:
+        by_cause.setdefault(one.cause, []).append(one)
+    for cause, alike in by_cause.items():
+        found = by_cause[cause] = _folded(alike)
+        for one in sorted(found, key=lambda one: (len(one.subject), strength(one.signals))):
+            others = [other for other in found if other is not one and _same_thing(one, other)]
+            # And no third may be meant by that other one.
+            if (
+                len(others) == 1
+                and sum(_same_thing(others[0], third) for third in found if third is not others[0]) == 1
+            ):
+                found[:] = [
+                    _together(other, one) if other is others[0] else other for other in found if other is not one
+                ]
+    return [one for found in by_cause.values() for one in found]
+
+
+def _folded(alike: list[Hypothesis]) -> list[Hypothesis]:
+    """One weak thing at many nodes is said once: what is so everywhere tells nothing apart."""
+    by_signals: dict[tuple[str, ...], list[Hypothesis]] = {}
+    for one in alike:
+        weak = strength(one.signals) < WEAK and set(one.subject) == {"node"}
+        by_signals.setdefault(one.signals if weak else ("", *map(str, one.subject.items())), []).append(one)
+    found = []
+    for some in by_signals.values():
+        first = some[0]
+        if len(some) > MANY and first.signals in by_signals:
+            says = f"{first.says}; the same on {len(some) - 1} other nodes"
+            reasons = tuple(reason for one in some[:MANY] for reason in one.because[:1])
+            nodes = frozenset(node for one in some for node in one.nodes)
+            ranks = frozenset(rank for one in some for rank in one.ranks)
+            found.append(replace(first, subject={}, says=says, because=_once(reasons), nodes=nodes, ranks=ranks))
+        else:
+            found += some
     return found
 
 

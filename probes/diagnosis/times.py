@@ -50,6 +50,8 @@ class Times:
             if view.place is not None and view.place.start_time is not None:
                 began = view.place.start_time
                 self.starts[view.node] = min(began, self.starts.get(view.node, began))
+        # (by our clock, node), the earliest first
+        self.starts_in_order = sorted((at - self.offsets.get(node, 0.0), node) for node, at in self.starts.items())
         events = [(event, seen.node) for event, _, seen in evidence.job.said(*GOES_ON)]
         self.first = _ends(((event, node, self._log(event, node)) for event, node in events), min)
         last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")

@@ -10,38 +10,29 @@ Source   zip: PKWARE APPNOTE 6.3.10, 4.3.16 and 4.4.5. tar: POSIX pax, GNU tar's
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
-import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import IO, Any
 
 from probes.core import clean
-from probes.intake import items
+from probes.intake import items, unpacking
 from probes.intake.items import Budget, Item, Unread, shown
+from probes.intake.unpacking import BROKEN, RATIO, Kept, Unpacked
 
 NESTED = 3  # archives within archives
 DEPTH = 32  # folders in the name of a member
-# What the unpackers of the standard library raise on bad input.
-BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError,
-    NotImplementedError, ValueError, OverflowError, LookupError, struct.error)  # fmt: skip
 _MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip",
     b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar",
 }  # fmt: skip
 _DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 LONG_NAME = 65_536  # bytes of the name of a tar's member, and of what its header adds
-XZ_MEMORY = 100_663_296  # what a header may ask for: level 9 of xz needs 65 MiB
 MEMBERS = 50_000  # of one archive
 DIRECTORY = 33_554_432  # bytes of a zip's list of members, which zipfile reads into memory whole: a thousand times this
-MUCH, RATIO = 268_435_456, 400  # more than so much, and so many times what it was packed in: a bomb; judgement
 _NOT_HERE = ("zstd", "7z", "rar")
 TOO_MUCH = "there is too much in it: the rest was not read"
 
@@ -83,9 +74,9 @@ def _compressed(
     handle: IO[bytes], form: str, ref: str, inside: PurePosixPath, budget: Budget, nested: int
 ) -> Iterator[Item | Unread]:
     stem = inside.with_suffix("") if inside.suffix in (".gz", ".bz2", ".tgz", ".xz", ".txz") else inside
-    is_tar = _form(_Unpacked(handle, form).read(512)) == "tar"
+    is_tar = _form(Unpacked(handle, form).read(512)) == "tar"
     handle.seek(0)
-    stream = _Unpacked(handle, form)
+    stream = Unpacked(handle, form)
     if is_tar:
         yield from _tar(stream, ref, budget, nested)
     else:
@@ -96,70 +87,10 @@ def _compressed(
         yield Unread(ref, f"the {form} file is damaged or cut off: what comes after that was not read")
 
 
-class _Unpacked(io.RawIOBase):
-    """What a compressed file holds, up to where it is damaged: a log that is cut off still tells. Raises only when
-    nothing at all can be unpacked. `bomb`: more comes out than is sane, and nothing more of it is given."""
-
-    def __init__(self, handle: IO[bytes], form: str) -> None:
-        openers: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": _xz}
-        self._handle = handle
-        self._stream = openers[form](handle, "rb")
-        self._found = 0
-        self.broken = self.bomb = False
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        found = bytearray()
-        while not self.broken and len(found) < size:
-            try:
-                part = self._stream.read1(min(65_536, size - len(found)))
-            except BROKEN:
-                if not self._found:
-                    raise
-                self.broken = True
-                break
-            if not part:
-                break
-            found += part
-            self._found += len(part)
-            if self._found > MUCH and self._found > RATIO * max(1, self._handle.tell()):
-                self.broken = self.bomb = True
-        return bytes(found)
-
-
-def _xz(handle: IO[bytes], mode: str) -> Any:
-    return _XzStream(handle)
-
-
-class _XzStream:
-    """lzma.open with a limit of memory, which it does not take. Streams one after the other are one, as `xz` has it."""
-
-    def __init__(self, handle: IO[bytes]) -> None:
-        self._handle = handle
-        self._unpacker = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
-
-    def read1(self, size: int) -> bytes:
-        while True:
-            if self._unpacker.eof:
-                left = self._unpacker.unused_data.lstrip(b"\0") or self._handle.read(65_536).lstrip(b"\0")
-                if not left:
-                    return b""
-                self._unpacker = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
-                packed = left
-            else:
-                packed = self._handle.read(65_536) if self._unpacker.needs_input else b""
-                if not packed and self._unpacker.needs_input:
-                    raise EOFError("it ends before its end")
-            if found := self._unpacker.decompress(packed, size):
-                return found
-
-
 def _one(
     stream: Any, ref: str, inside: PurePosixPath, size: int | None, budget: Budget, nested: int, mtime: float | None
 ) -> Iterator[Item | Unread]:
-    kept = _Kept(stream)
+    kept = Kept(stream)
     head = kept.read(items.HEAD)
     if is_archive(head):
         data = head + kept.read(items.FILE_BYTES + 1 - len(head))
@@ -170,25 +101,6 @@ def _one(
     yield item
     item.close()
     budget.take(size if size is not None else kept.found)
-
-
-class _Kept:
-    """Reads a member. What came before its damage is kept; only one of which nothing can be read raises."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.found = 0
-
-    def read(self, size: int) -> bytes:
-        found = bytearray()
-        try:
-            while len(found) < size and (part := self._stream.read(min(65_536, size - len(found)))):
-                found += part
-        except BROKEN:
-            if not self.found and not found:
-                raise
-        self.found += len(found)
-        return bytes(found)
 
 
 class _ShortNames(tarfile.TarInfo):
@@ -268,7 +180,7 @@ def _zip(handle: IO[bytes], ref: str, budget: Budget, nested: int, size: int) ->
             yield Unread(ref, "a model or tensor that torch saved, no evidence")
             return
         unpacked = sum(one.file_size for one in infos)
-        if unpacked > MUCH and unpacked > RATIO * size:
+        if unpacked > unpacking.MUCH and unpacked > RATIO * size:
             yield Unread(ref, f"refused: it unpacks to {unpacked >> 20} MiB, more than {RATIO} times its size")
             return
         names = _Names(ref)

@@ -9,8 +9,8 @@ from typing import Any
 
 from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, Missing, dump_of
 from probes.core import ParseError, Reading
+from probes.intake.brought import Brought, DumpFile
 from probes.intake.items import Unread
-from probes.intake.sorting import Brought, DumpFile
 from probes.intake.who import Who, world_of
 
 MOST_RANKS = 131_072

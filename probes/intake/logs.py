@@ -30,6 +30,11 @@ _MARK = re.compile(r"\[rank(\d{1,7})\]")
 _OWN_PID = re.compile(r"\[rank(\d{1,7})\][^\n]{0,80}?\bpid[=: ]{1,2}(\d{2,8})\b")
 _NCCL = re.compile(r"^(?:\[?\d{4}-[^\n]{10,30}\]? )?([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[\d{1,3}\] NCCL ", re.M)
 _NCCL_RANK = re.compile(r"comm 0x[0-9a-f]{1,16} rank (\d{1,7}) n[rR]anks (\d{1,7}) [^\n]{0,200}Init COMPLETE")
+# A log that was rotated: its name, a number or a date, perhaps packed. train.log is newer than train.log.1.
+_ROTATED = re.compile(
+    r"(.{0,180}?(?:\.log|\.out|\.err|\.txt|messages|syslog|kern|dmesg))"
+    r"(?:[.-](\d{1,3}|\d{8}(?:-\d{1,10})?))?(?:\.(?:gz|bz2|xz))?"
+)
 NOBODY = ("localhost", "localhost.localdomain", "")
 
 
@@ -154,3 +159,24 @@ def _is_log(log: RankLog, head: str, place: Named) -> bool:
     if any(line.source or line.writer for line in lines):
         return True
     return place.rank is not None and (bool(log.events) or any(line.stamp for line in lines))
+
+
+def unrotated(logs: list[LogFile]) -> list[LogFile]:
+    """Parts of one log, which logrotate numbers from the newest, become one; where the newest is not there they may as
+    well be logs of several ranks."""
+    groups: dict[PurePosixPath, list[tuple[tuple[int, int], LogFile]]] = {}
+    for log in logs:
+        found = _ROTATED.fullmatch(log.inside.name)
+        if found:
+            number = found[2] or ""
+            # Of numbers the highest is the oldest, of dates the lowest; the one without is the newest.
+            age = (1, 0) if not number else (0, -int(number)) if len(number) <= 3 else (0, int(number[:8]))
+            groups.setdefault(log.inside.parent / found[1], []).append((age, log))
+    gone, made = set(), {}
+    for parts in groups.values():
+        ages = [age for age, _ in parts]
+        if len(parts) > 1 and (1, 0) in ages and len(set(ages)) == len(ages):
+            ordered = [log for _, log in sorted(parts, key=lambda one: one[0])]
+            made[ordered[-1].ref] = joined(ordered)
+            gone |= {log.ref for log in ordered[:-1]}
+    return [made.get(log.ref, log) for log in logs if log.ref not in gone]

@@ -17,9 +17,9 @@ from probes.catalog._process_facts import Process, RankProcesses
 from probes.catalog._stack_facts import ProcessStack, Stacks
 from probes.catalog.rank_log import RankLogs
 from probes.core import Capture, ParseError, Reading
+from probes.intake.brought import Brought, NodeFile, StackFile
 from probes.intake.dumps import dump_readings
 from probes.intake.items import Unread
-from probes.intake.sorting import Brought, NodeFile, StackFile
 from probes.intake.who import Who
 
 MOST_LOOKS = 8  # earlier dumps of a process that are kept

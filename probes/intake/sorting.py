@@ -13,22 +13,20 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from probes import catalog
 from probes.catalog._flight_recorder_apart import Apart
 from probes.catalog._flight_recorder_decode import Refused
 from probes.catalog._process_extract import Extract, extracts_of, ps_rows, variables_in
-from probes.catalog._stack_facts import ProcessStack
 from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
+from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.files import Given, walk
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
-from probes.intake.logs import LogFile, joined, log_file, whole_text
+from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, process_table, tools_of
@@ -41,84 +39,6 @@ _KERNEL_HOST = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
     r" ([\w.-]{1,80}) kernel:"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StackFile:
-    ref: str
-    inside: PurePosixPath
-    form: int  # how much such a file tells: py-spy's JSON 3, its text with native frames 2, without 1, faulthandler 0
-    processes: tuple[ProcessStack, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessFile:
-    ref: str
-    inside: PurePosixPath
-    table: bool  # of ps, where most processes are none of the job's
-    extracts: tuple[Extract, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DumpFile:
-    """`reduced` is None when it is refused, and `why` says why."""
-
-    ref: str
-    inside: PurePosixPath
-    size: int
-    reduced: dict[str, Any] | None
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFile:
-    """What is of a node as a whole. `host`: the node that its content names."""
-
-    ref: str
-    inside: PurePosixPath
-    probe: str
-    reading: Reading
-    host: str = ""
-
-
-@dataclass(slots=True)
-class Brought:
-    """All files, read and not yet put together. `captures` name their node themselves."""
-
-    stacks: list[StackFile] = field(default_factory=list)
-    processes: list[ProcessFile] = field(default_factory=list)
-    dumps: list[DumpFile] = field(default_factory=list)
-    logs: list[LogFile] = field(default_factory=list)
-    nodes: list[NodeFile] = field(default_factory=list)
-    captures: list[tuple[str, Reading]] = field(default_factory=list)
-    unread: list[Unread] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    named: set[str] = field(default_factory=set)  # nodes that headings and marks in files name
-    expected: Topology | None = None
-
-    @property
-    def folders(self) -> set[PurePosixPath]:
-        """Every folder that holds something which was read, and the folders around it."""
-        return {folder for inside in self.insides for folder in inside.parents}
-
-    @property
-    def insides(self) -> list[PurePosixPath]:
-        """Where each file that was read lies, below what was given."""
-        return [one.inside for one in self._files]
-
-    @property
-    def _files(self) -> list[StackFile | ProcessFile | DumpFile | LogFile | NodeFile]:
-        return [*self.stacks, *self.processes, *self.dumps, *self.logs, *self.nodes]
-
-    def drop(self, insides: set[PurePosixPath], why: str) -> None:
-        """Leave these files out."""
-        gone = [one.ref for one in self._files if one.inside in insides]
-        self.unread += [Unread(ref, why) for ref in gone]
-        self.stacks = [one for one in self.stacks if one.inside not in insides]
-        self.processes = [one for one in self.processes if one.inside not in insides]
-        self.dumps = [one for one in self.dumps if one.inside not in insides]
-        self.logs = [one for one in self.logs if one.inside not in insides]
-        self.nodes = [one for one in self.nodes if one.inside not in insides]
 
 
 def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Brought:
@@ -138,11 +58,6 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 
 
 MOST_PASTED = 20_000  # files that one file may be cut into
-# A log that was rotated: its name, a number or a date, perhaps packed. train.log is newer than train.log.1.
-_ROTATED = re.compile(
-    r"(.{0,180}?(?:\.log|\.out|\.err|\.txt|messages|syslog|kern|dmesg))"
-    r"(?:[.-](\d{1,3}|\d{8}(?:-\d{1,10})?))?(?:\.(?:gz|bz2|xz))?"
-)
 
 
 class _Sorter:
@@ -163,12 +78,7 @@ class _Sorter:
             return
         if captures.beside(item) or self._saved.take(item) or self._trees.take(item):
             return
-        try:
-            self._take(item, 0)
-        except ParseError as error:
-            self._unread(item, str(error))
-        except Exception as error:  # as core.interpret: hostile or unforeseen content must not take the rest down
-            self._unread(item, f"its parser stopped on it ({type(error).__name__}: {str(error)[:120]})")
+        self._take_apart(item, 0)
 
     def _unread(self, item: Item, why: str) -> None:
         self.brought.unread.append(Unread(item.ref, why))
@@ -226,12 +136,12 @@ class _Sorter:
         return True
 
     def _take_apart(self, item: Item, nested: int) -> None:
-        """A part of a file: what stops its parser does not stop the other parts."""
+        """A file or a part of one: what stops its parser does not stop the others."""
         try:
             self._take(item, nested)
         except ParseError as error:
             self._unread(item, str(error))
-        except Exception as error:
+        except Exception as error:  # as core.interpret: hostile or unforeseen content must not take the rest down
             self._unread(item, f"its parser stopped on it ({type(error).__name__}: {str(error)[:120]})")
 
     def _dump(self, item: Item, data: bytes) -> DumpFile:
@@ -262,9 +172,8 @@ class _Sorter:
         if not extracts:
             self._unread(item, "lists no process")
         else:
-            if known.kind == "ps" and process_table.fits(
-                known.text[:65536], item.name
-            ):  # who takes the CPU, be it of the job or not
+            # Who takes the CPU, be it of the job or not.
+            if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
                 self._tool(item, process_table.TOOL, known.text)
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
 
@@ -351,7 +260,7 @@ class _Sorter:
             self.brought.dumps.append(dump)
             if dump.reduced is None:
                 self.brought.unread.append(Unread(dump.ref, f"a flight-recorder dump that is not read: {dump.why}"))
-        self.brought.logs = _unrotated(self.brought.logs)
+        self.brought.logs = unrotated(self.brought.logs)
         self._more(self._saved.readings())
         self.brought.asked += self._saved.asked()
         self._more(self._trees.readings())
@@ -368,24 +277,3 @@ class _Sorter:
         self._pool.shutdown(wait=True, cancel_futures=True)
         for helper in self._helpers:
             helper.close()
-
-
-def _unrotated(logs: list[LogFile]) -> list[LogFile]:
-    """Parts of one log, which logrotate numbers from the newest, become one; where the newest is not there they may as
-    well be logs of several ranks."""
-    groups: dict[PurePosixPath, list[tuple[tuple[int, int], LogFile]]] = {}
-    for log in logs:
-        found = _ROTATED.fullmatch(log.inside.name)
-        if found:
-            number = found[2] or ""
-            # Of numbers the highest is the oldest, of dates the lowest; the one without is the newest.
-            age = (1, 0) if not number else (0, -int(number)) if len(number) <= 3 else (0, int(number[:8]))
-            groups.setdefault(log.inside.parent / found[1], []).append((age, log))
-    gone, made = set(), {}
-    for parts in groups.values():
-        ages = [age for age, _ in parts]
-        if len(parts) > 1 and (1, 0) in ages and len(set(ages)) == len(ages):
-            ordered = [log for _, log in sorted(parts, key=lambda one: one[0])]
-            made[ordered[-1].ref] = joined(ordered)
-            gone |= {log.ref for log in ordered[:-1]}
-    return [made.get(log.ref, log) for log in logs if log.ref not in gone]

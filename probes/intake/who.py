@@ -14,9 +14,9 @@ from typing import Any
 
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
+from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.hosts import node_of_name, of_names, of_report
 from probes.intake.names import Named, after_prefix, named, node_in, nodes_of
-from probes.intake.sorting import Brought, DumpFile, StackFile
 
 MOST_THREADS = 4096  # of a dump's entries that are looked at
 

@@ -136,8 +136,10 @@ def stuck(evidence: Evidence, times: Times) -> Iterator[Fault]:
                 yield Fault(DRIVER, "driver_task_stuck", seen, Finding("host.task_stuck", "bad", says), "", None)
     for rank, view in evidence.job.ranks.items():
         process = view.process
+        if process is None or not process.stuck or not of_driver(process.wchan):
+            continue
         seen_there = next((one for one in evidence.all_of("rank.process") if one.node == view.node), None)
-        if process is not None and process.stuck and of_driver(process.wchan) and seen_there is not None:
+        if seen_there is not None:
             says = f"rank {rank} is in state D in {process.wchan}, at both looks"
             yield Fault(DRIVER, "driver_task_stuck", seen_there, Finding("rank.stuck", "bad", says), "", None)
 

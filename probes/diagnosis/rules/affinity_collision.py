@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, Runner, cpu_set, decides
-from probes.diagnosis.modesty import modest
 
 CAUSE = "cpu.affinity_collision"
 FEW = 0.25  # of the node's CPUs; judgement
@@ -69,4 +68,4 @@ def _crowd(some: list[Runner]) -> int:
     return max(len(some), round(sum(one.cpu or 0.0 for one in some) / 100))
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

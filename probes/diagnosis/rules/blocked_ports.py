@@ -9,7 +9,6 @@ from typing import Any
 from probes.catalog._net_facts import FilterRule
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 
 CAUSE = "net.bootstrap_blocked"
 SAID = ("bootstrap", "store_timeout", "rendezvous", "setup_missed")
@@ -69,4 +68,4 @@ def _dropped(node: str, ref: str, rules: list[FilterRule], failed: list[Any], po
     )  # fmt: skip
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

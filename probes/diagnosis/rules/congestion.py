@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports, PortView
 
 CAUSE = "ib.congestion"
@@ -181,4 +180,4 @@ def _said(
     )  # fmt: skip
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said, node_of, when
+from probes.diagnosis.log_evidence import Said, listed, node_of, when, whom
 
 PROGRAM, MEMORY, NVLINK, SWITCH = "gpu.app_fault", "gpu.memory_error", "gpu.nvlink_error", "gpu.nvswitch_fabric"
 OFF_BUS = "gpu.fell_off_bus"
@@ -20,7 +20,6 @@ NAMES = (
     ("nvls.cc", SWITCH, "nvls_refused"),
     ("ECC", MEMORY, "ecc_error_told"),
     ("NVLink", NVLINK, "nvlink_error_told"),
-    ("system not yet initialized", SWITCH, "fabric_not_ready_told"),
     ("device-side assert", PROGRAM, "assert_on_gpu"),
     ("illegal memory access", PROGRAM, "illegal_access"),
     ("misaligned address", PROGRAM, "illegal_access"),
@@ -29,6 +28,8 @@ NAMES = (
     ("operation not supported on global/shared address space", PROGRAM, "illegal_access"),
     ("unspecified launch failure", PROGRAM, "launch_failure"),
 )
+# Error 802, also as a traceback or NCCL passes it on: of the fabric of a whole node, whichever rank meets it.
+NOT_READY = ("error 802", "system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY")
 NAN_CHECK = ("checkForNaN", "CheckForNaN", "nan_check")
 
 
@@ -38,6 +39,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         named = next((row for row in NAMES if row[0] in one[0].text), None)
         if named is not None and not _by_nan_check(evidence, one):
             found.append((one, named[1], named[2]))
+    yield from _not_ready(evidence)
     found.sort(key=lambda item: when(evidence, item[0]) or float("inf"))
     told: set[tuple[str, object]] = set()
     for one, cause, signal in found:
@@ -65,6 +67,30 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         )
         if len(told) >= 8:
             return
+
+
+def _not_ready(evidence: Evidence) -> Iterator[Hypothesis]:
+    told = [
+        one
+        for one in evidence.job.said("cuda_error", "traceback", "nccl_error", "nccl_warn")
+        if any(words in one[0].text for words in NOT_READY)
+    ]
+    if not told:
+        return
+    nodes = {node_of(evidence, one) for one in told}
+    down = {seen.node for seen, _ in evidence.findings("gpu.fabric_manager_down", "gpu.fabric_not_ready")} - {""}
+    if len(down) == 1 and not nodes - down - {""}:
+        nodes = down  # lines that do not say of which node they are
+    yield Hypothesis(
+        SWITCH,
+        whom(nodes),
+        f"CUDA on {listed(nodes)} says that the system is not ready (error 802): the NVLink fabric is not set up",
+        tuple(quoted(*one) for one in told[:4]),
+        ("fabric_not_ready_told",),
+        would_change=("fabric manager running, and GPUs whose fabric state is completed",),
+        ranks=frozenset(one[0].rank for one in told if one[0].rank is not None),
+        nodes=frozenset(nodes),
+    )
 
 
 def _by_nan_check(evidence: Evidence, one: Said) -> bool:

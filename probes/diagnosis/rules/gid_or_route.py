@@ -1,25 +1,31 @@
-"""RDMA finds no way: a port that no subnet manager brought up, a GID that leads nowhere, no route between rails."""
+"""RDMA finds no way: a port that no subnet manager brought up, a GID that leads nowhere, no route between rails.
+
+ibv_modify_qp to the state RTR resolves the other end's address, so its error is of GIDs, routes or the other end: see
+NCCL's manual, chapter Troubleshooting.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
+from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
 from probes.diagnosis.ports import Ports, PortView
 
 CAUSE = "ib.gid_or_route"
-# ibv_modify_qp(3) to RTR resolves the peer's GID; the message of errno tells what failed (field cases 2, 4, 12).
+# Words of errno(3) beside the call, in lines that are not of NCCL's form.
 _MODIFY = re.compile(
     r"ibv_modify_qp[^\n]{0,120}?(Network is unreachable|No route to host|Connection timed out|No such device"
     r"|Invalid argument|errno (?:101|113|110|19|22)\b)", re.I,
 )  # fmt: skip
 _PKEY = re.compile(
-    r"\bp_?key\b[^\n]{0,60}(?:not found|invalid|mismatch)|GID index \d{1,4}[^\n]{0,60}(?:invalid|not)", re.I
+    r"\b(p_?key)\b[^\n]{0,60}(?:not found|invalid|mismatch)|(GID index) \d{1,4}[^\n]{0,60}(?:invalid|not)", re.I
 )
 NO_LID = (0, 0xFFFF)
+NO_ADDRESS = ("::", "0:0:0:0:0:0:0:0")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -27,25 +33,74 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     waiting = [view for view in ports.of_nodes if _without_manager(view)]
     if waiting:
         yield from _manager(evidence, ports, waiting)
-    links = {view.node: gid for view in ports.of_nodes if (gid := _only_link_local(view))}
-    for event, log, seen in evidence.job.said("nccl_warn", "nccl_error", "bootstrap", "traceback"):
-        found = _MODIFY.search(event.text) or _PKEY.search(event.text)
-        if found is None or event.secondary:
-            continue
-        rank = event.rank
-        node = seen.node or (evidence.job.view(rank).node if rank is not None else "")
-        because, signals = [quoted(event, log, seen)], ["queue_pair_no_path"]
-        if node in links:
-            because.append(Reason(f"{links[node].called} has link-local addresses only", links[node].ref))
-            signals.append("gid_link_local")
-        what = found[1] if found.re is _MODIFY else "partition or GID index"
-        yield Hypothesis(
-            CAUSE, {"node": node} if node else {},
-            f"RDMA finds no way to its peer{f' from {node}' if node else ''}: {what}",
-            tuple(because), tuple(signals),
-            would_change=("show_gids of both ends, and a route between their addresses",),
-            ranks=frozenset({rank} if rank is not None else ()), nodes=frozenset({node} if node else ()),
-        )  # fmt: skip
+    said = [one for one in evidence.job.said("ib_route") if not one[0].secondary]
+    said += [
+        one
+        for one in evidence.job.said("nccl_warn", "nccl_error", "bootstrap", "traceback")
+        if not one[0].secondary and (_MODIFY.search(one[0].text) or _PKEY.search(one[0].text))
+    ]
+    if said:
+        yield _route(evidence, said)
+
+
+def _route(evidence: Evidence, said: list[Said]) -> Hypothesis:
+    nodes = {node_of(evidence, one) for one in said}
+    own = {node_of(evidence, one) for one in said if _bad_gid(one)}
+    local = {view.node: view for view in evidence.ports.of_nodes if view.node in nodes and _only_link_local(view)}
+    remotes = Counter(str(one[0].more["remote_gid"]) for one in said if "remote_gid" in one[0].more)
+    owners = {str(one[0].more["local_gid"]): node_of(evidence, one) for one in said if "local_gid" in one[0].more}
+    blamed, signals = nodes, ["queue_pair_not_connected"]
+    if own or local:
+        blamed = own or set(local)
+        signals += ["gid_unusable"] * bool(own) + ["gid_link_local"] * bool(local)
+    elif len(nodes) > 1 and len(remotes) == 1:  # all of them reach for one end
+        blamed = {owners.get(next(iter(remotes)), "")}
+    gids = {str(one[0].more.get("local_gid", "")) for one in said if _bad_gid(one)}
+    gid = f"; local GID {', '.join(sorted(gids))} cannot be reached from other nodes" if gids else ""
+    return Hypothesis(
+        CAUSE,
+        whom(blamed),
+        f"On {listed(blamed or nodes)} queue pairs could not be connected{_what(said[0])}{gid}",
+        (
+            *(quoted(*one) for one in said[:4]),
+            *(Reason(f"{view.called} has link-local addresses only", view.ref) for view in list(local.values())[:2]),
+        ),
+        tuple(signals),
+        against=_other_end_down(evidence),
+        would_change=(
+            "show_gids on both nodes: a RoCE v2 row with a routable address at the index that NCCL takes",
+            "ping between the two adapters' addresses that succeeds",
+        ),
+        ranks=everyone(evidence),
+        nodes=frozenset(blamed | nodes),
+    )
+
+
+def _what(one: Said) -> str:
+    event = one[0]
+    if event.kind == "ib_route":
+        return (f" by {event.where}" if event.where else "") + (f": {event.name}" if event.name else "")
+    if found := _MODIFY.search(event.text):
+        return f": {found[1]}"
+    return ": a partition key or GID index that is not there"
+
+
+def _bad_gid(one: Said) -> bool:
+    """No address at all, or a link-local one that speaks to an end which has a routable one."""
+    local, remote = (str(one[0].more.get(key, "")) for key in ("local_gid", "remote_gid"))
+    return local in NO_ADDRESS or (local.startswith("fe80") and bool(remote) and not remote.startswith("fe80"))
+
+
+def _other_end_down(evidence: Evidence) -> tuple[Reason, ...]:
+    found = ((seen, finding) for seen, finding in evidence.findings("ib.port_down", "ib.port_not_active"))
+    return tuple(Reason(f"a port is down: {finding.says}", seen.ref) for seen, finding in found)[:2]
+
+
+def _only_link_local(view: PortView) -> bool:
+    gids = view.facts.gids if view.facts is not None else ()
+    addresses = [gid.rsplit(" ", 1)[-1] for gid in gids]
+    alone = len(addresses) > 1 and all(one.startswith("fe80") for one in addresses)
+    return alone and view.facts is not None and view.facts.link_layer != "InfiniBand"
 
 
 def _without_manager(view: PortView) -> bool:
@@ -83,11 +138,4 @@ def _manager(evidence: Evidence, ports: Ports, waiting: list[PortView]) -> Itera
         )  # fmt: skip
 
 
-def _only_link_local(view: PortView) -> PortView | None:
-    gids = view.facts.gids if view.facts is not None else ()
-    addresses = [gid.rsplit(" ", 1)[-1] for gid in gids]
-    alone = bool(addresses) and all(one.startswith("fe80") for one in addresses) and len(addresses) > 1
-    return view if alone and view.facts is not None and view.facts.link_layer != "InfiniBand" else None
-
-
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

@@ -14,7 +14,6 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.times import times_of
 
 LINK, SWITCH, BLOCKED = "gpu.nvlink_error", "gpu.nvswitch_fabric", "gpu.p2p_blocked"
-NOT_READY = ("error 802", "system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY")
 NO_PEER = (
     "peer access",
     "P2P is disabled",
@@ -93,21 +92,6 @@ def _fabric(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("fabric manager running, and GPUs whose fabric state is completed",),
             nodes=frozenset({seen.node}) if serious else frozenset(),
         )
-    for event, log, seen in evidence.job.said("cuda_error", "traceback", "nccl_error", "nccl_warn"):
-        if not any(words in event.text for words in NOT_READY):
-            continue
-        view = evidence.job.view(event.rank) if event.rank is not None else None
-        node = view.node if view is not None else seen.node
-        yield Hypothesis(
-            SWITCH,
-            {"node": node} if node else {},
-            f"CUDA on {node or 'a node'} says that the system is not ready (error 802): the fabric is not set up",
-            (quoted(event, log, seen),),
-            ("error_802",),
-            would_change=("fabric manager running, and GPUs whose fabric state is completed",),
-            ranks=frozenset({event.rank}) if event.rank is not None else frozenset(),
-            nodes=frozenset({node}),
-        )
 
 
 def _blocked(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -121,6 +105,8 @@ def _blocked(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen, finding in evidence.findings("pci.acs"):
         yield _p2p(seen, [Reason(finding.says, seen.ref), *told], "acs_and_peer_errors" if told else "acs_on")
     for seen in evidence.of("host.kernel_log"):
+        if not seen.facts.iommu_faults:
+            continue
         gpus = _gpus_of_node(evidence, seen.node)
         said = [finding for finding in seen.findings if finding.code == "kernel.iommu_fault"]
         for event, finding in zip(seen.facts.iommu_faults, said, strict=False):

@@ -26,12 +26,20 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _links(evidence: Evidence) -> Iterator[Hypothesis]:
     nodes = gpus_of(evidence)
-    every = [gpu for there in nodes.values() for gpu in there.gpus.values()]
+    models: dict[str | None, list[Gpu]] = {}
+    for gpu in (gpu for there in nodes.values() for gpu in there.gpus.values() if gpu.answered):
+        models.setdefault(gpu.name, []).append(gpu)
+    widest = {name: max(one.pcie_width or 0 for one in some) for name, some in models.items()}
+    newest = {name: max(one.pcie_gen or 0 for one in some) for name, some in models.items()}
     for node, there in nodes.items():
         for key, gpu in there.gpus.items():
             if not gpu.answered:
                 continue
-            peers = [one for one in every if one is not gpu and one.name == gpu.name and one.answered]
+            alone = len(models[gpu.name]) == 1
+            behind = (gpu.pcie_width or 0) < widest[gpu.name] or (gpu.pcie_gen or 0) < newest[gpu.name]
+            if not alone and not behind:  # nearly all: only few are compared with all others
+                continue
+            peers = [one for one in models[gpu.name] if one is not gpu]
             width, most, count = usual([one.pcie_width for one in peers])
             if gpu.pcie_width and gpu.pcie_width != ALL_ONES and isinstance(width, int) and most * 2 > count:
                 if gpu.pcie_width < width:

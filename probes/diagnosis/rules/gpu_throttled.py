@@ -94,18 +94,18 @@ def _of_gpu(node: str, gpu: Gpu, there: NodeGpus, peers: bool) -> Hypothesis:
 
 def _below_peers(nodes: dict[str, NodeGpus], every: list[Gpu]) -> Iterator[Hypothesis]:
     """Busy as its peers of the same model, and clearly slower clocked, whatever the driver says of why."""
+    busy: dict[str | None, list[Gpu]] = {}
+    for one in every:
+        if one.sm_mhz is not None and (one.utilisation_percent or 0) >= BUSY:
+            busy.setdefault(one.name, []).append(one)
+    fastest = {name: max(one.sm_mhz or 0 for one in some) for name, some in busy.items()}
     for node, there in nodes.items():
         for key, gpu in there.gpus.items():
             if _reason(gpu) or gpu.sm_mhz is None or (gpu.utilisation_percent or 0) < BUSY:
                 continue
-            peers = [
-                one.sm_mhz
-                for one in every
-                if one is not gpu
-                and one.name == gpu.name
-                and one.sm_mhz is not None
-                and (one.utilisation_percent or 0) >= BUSY
-            ]
+            if gpu.sm_mhz >= LOW * fastest[gpu.name]:  # nearly all: only few are compared with all others
+                continue
+            peers = [one.sm_mhz for one in busy[gpu.name] if one is not gpu and one.sm_mhz is not None]
             if len(peers) >= 3 and gpu.sm_mhz < LOW * median(peers):
                 says = f"{_named(gpu)} runs at {gpu.sm_mhz} MHz where busy peers run at {median(peers):.0f} MHz"
                 yield Hypothesis(

@@ -1,4 +1,4 @@
-"""Some ranks move GPU memory through the host: the module is not loaded there, or NCCL took no direct path."""
+"""Some nodes move GPU memory through the host: the module is not loaded there, or NCCL took no direct path."""
 
 from __future__ import annotations
 
@@ -6,60 +6,80 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
+from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
 
 CAUSE = "ib.gpudirect_off"
 MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peermem")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    on, off = _paths(evidence)
+    have, lack = _modules(evidence)
+    named: set[str] = set()
+    for seen in lack:
+        if not have and not (on and seen.node in off):
+            continue
+        named.add(seen.node)
+        elsewhere = f", on {len(have)} other nodes it is" if have else ""
+        because = [Reason(f"nvidia_peermem is not loaded on {seen.node or 'this node'}{elsewhere}", seen.ref)]
+        signals = ["peermem_missing"]
+        against: tuple[Reason, ...] = ()
+        if seen.node in on:
+            against = (quoted(*on[seen.node], "NCCL uses a direct path there all the same, by dma-buf"),)
+            signals = ["peermem_not_needed"]
+        elif seen.node in off:
+            because.append(quoted(*off[seen.node]))
+            signals.append("gpudirect_differs" if on else "gpudirect_off_everywhere")
+        yield _off(evidence, {seen.node}, set(on), because, signals, against)
+    rest = {node: one for node, one in off.items() if node not in named}
+    if rest:
+        because = [quoted(*one) for one in (*list(rest.values())[:3], *list(on.values())[:1])]
+        yield _off(evidence, set(rest), set(on), because, ["gpudirect_differs" if on else "gpudirect_off_everywhere"])
+
+
+def _paths(evidence: Evidence) -> tuple[dict[str, Said], dict[str, Said]]:
+    """Nodes on which NCCL uses GPUDirect RDMA, and those on which it does not on any link, by its own log."""
+    on: dict[str, Said] = {}
+    off: dict[str, Said] = {}
+    for one in evidence.job.said("nccl_gdr", "nccl_link"):
+        event = one[0]
+        if event.kind == "nccl_link" and ("NET/" not in event.name or "NET/Socket" in event.name):
+            continue
+        used = event.name.lower() == "enabled" if event.kind == "nccl_gdr" else "GDR" in event.name
+        (on if used else off).setdefault(node_of(evidence, one), one)
+    return on, {node: one for node, one in off.items() if node not in on}
+
+
+def _modules(evidence: Evidence) -> tuple[list[Seen], list[Seen]]:
+    """Nodes with NVIDIA's driver whose lsmod has the module, and those whose has not."""
     have: list[Seen] = []
     lack: list[Seen] = []
     for seen in evidence.of("host.settings"):
         if seen.facts.modules is not None and any(name.startswith("nvidia") for name in seen.facts.modules):
             (have if set(MODULES) & set(seen.facts.modules) else lack).append(seen)
-    direct: dict[str, bool] = {}
-    lines: dict[str, Reason] = {}
-    for event, log, seen in evidence.job.said("nccl_link", "nccl_net"):
-        if "NET/" not in event.name or event.rank is None or "NET/Socket" in event.name or event.kind == "nccl_net":
-            continue
-        node = seen.node or evidence.job.view(event.rank).node or f"rank {event.rank}"
-        direct[node] = direct.get(node, False) or "GDR" in event.name
-        lines.setdefault(node, quoted(event, log, seen))
-    off = {node for node, used in direct.items() if not used}
-    odd = off if off and len(off) < len(direct) else set()
-    for seen in lack:
-        if not have and seen.node not in odd:
-            continue
-        because = [
-            Reason(
-                f"nvidia_peermem is not loaded on {seen.node or 'this node'}, on {len(have)} other nodes it is",
-                seen.ref,
-            )
-        ]
-        signals = ["peermem_missing"]
-        if seen.node in off:
-            because.append(lines[seen.node])
-            signals.append("no_direct_path")
-        against: tuple[Reason, ...] = ()
-        if direct.get(seen.node):
-            against = (Reason("NCCL uses a direct path there all the same (dma-buf)", lines[seen.node].reading),)
-            signals = ["peermem_not_needed"]
-        yield _off(seen.node, because, signals, against)
-    named = {seen.node for seen in lack if have or seen.node in odd}
-    for node in sorted(odd - named):
-        yield _off(node, [lines[node]], ["no_direct_path"], ())
+    return have, lack
 
 
-def _off(node: str, because: list[Reason], signals: list[str], against: tuple[Reason, ...]) -> Hypothesis:
-    is_rank = node.startswith("rank ")
+def _off(
+    evidence: Evidence, nodes: set[str], on: set[str], because: list[Reason], signals: list[str],
+    against: tuple[Reason, ...] = (),
+) -> Hypothesis:  # fmt: skip
+    differs = "gpudirect_off_everywhere" not in signals
+    works = f", and works on {listed(on - nodes)}" if on - nodes else ""
     return Hypothesis(
-        CAUSE, {"rank": int(node[5:])} if is_rank else {"node": node},
-        f"GPUDirect RDMA is off on {node}: its data goes through host memory",
-        tuple(because), tuple(signals), against=against,
-        would_change=("links of NCCL `via NET/IB/.../GDRDMA` on it", "a driver and NCCL that use dma-buf instead"),
-        nodes=frozenset() if is_rank else frozenset({node}),
-    )  # fmt: skip
+        CAUSE,
+        whom(nodes) if differs else {},
+        f"GPUDirect RDMA is off on {listed(nodes)}{works}: its data goes through host memory",
+        tuple(because),
+        tuple(signals),
+        against=against,
+        would_change=(
+            "links of NCCL `via NET/IB/.../GDRDMA` on it, by nvidia_peermem or dma-buf",
+            "ACS off on its PCIe bridges",
+        ),
+        ranks=everyone(evidence),
+        nodes=frozenset(nodes),
+    )
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

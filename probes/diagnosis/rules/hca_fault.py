@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.when import before_job
 
 CAUSE = "ib.hca_fault"
@@ -50,4 +49,4 @@ def _add(
     signals.append(signal)
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

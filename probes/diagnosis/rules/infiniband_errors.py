@@ -23,7 +23,7 @@ from probes.diagnosis.log_evidence import (
     when,
 )
 
-DOWN, FLAPPING, ADAPTER, SWITCH = "ib.link_down", "ib.link_flapping", "ib.hca_fault", "ib.switch_down"
+DOWN, ADAPTER, SWITCH = "ib.link_down", "ib.hca_fault", "ib.switch_down"
 RETRIES = 12  # IBV_WC_RETRY_EXC_ERR of ibv_wc_status(3)
 TOGETHER_S = 30.0  # judgement: ports that go within this time went together
 Port = tuple[str, str]  # node, adapter:port
@@ -82,28 +82,28 @@ def _together(evidence: Evidence, down: dict[Port, list[Said]]) -> bool:
 
 
 def _by_event(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Said]) -> Iterator[Hypothesis]:
-    """The port that went first; the others may have lost their peer by it."""
-    up = _ports(evidence, "port active")
+    """The port that went first; the others may have lost their peer by it. One that came back, or whose state now is
+    known, is for link_flapping and port_down."""
+    back = {(node, where.partition(":")[0]) for node, where in _ports(evidence, "port active")}
     order = sorted(down, key=lambda port: _first(evidence, down[port]))
     for port in order[:4]:
-        said, again = down[port], up.get(port, [])
-        node, where = port
+        said, (node, where) = down[port], port
         hca, _, number = where.partition(":")
+        view = evidence.ports.of_device(node, hca)
+        if (node, hca) in back or (view is not None and view.facts is not None and view.facts.state is not None):
+            continue
         subject: dict[str, str | int] = {"node": node} if node else {}
         subject |= {"hca": hca} if hca else {}
         subject |= {"port": int(number)} if number.isdecimal() else {}
-        first = port == order[0]
-        flaps = bool(again)
-        signal = ("port_up_again" if flaps else "port_error_event") if first else "port_error_later"
+        signal = "port_error_event" if port == order[0] else "port_error_later"
         peers = [one for one in errors if node_of(evidence, one) == node or node_at(evidence, one[0].peer) == node]
-        does = "went down and came up again" if flaps else "went down"
         yield Hypothesis(
-            FLAPPING if flaps else DOWN,
+            DOWN,
             subject,
-            f"Port {where or 'of an adapter'} on {node or 'a node'} {does}, says NCCL",
-            tuple(quoted(*one) for one in (*said[:2], *again[:1], *peers[:2])),
+            f"Port {where or 'of an adapter'} on {node or 'a node'} went down, says NCCL",
+            tuple(quoted(*one) for one in (*said[:2], *peers[:2])),
             (signal, *(("completion_error",) if peers else ())),
-            would_change=("the port ACTIVE all the time in the kernel log and by its counter link_downed",),
+            would_change=(f"the state of {hca or 'the port'} now: ibstat on that node",),
             ranks=everyone(evidence),
             nodes=frozenset({node}),
         )
@@ -223,4 +223,4 @@ def _all_up(evidence: Evidence, node: str) -> str:
     return ""
 
 
-RULE = Rule((DOWN, FLAPPING, ADAPTER, SWITCH), judge)
+RULE = Rule((DOWN, ADAPTER, SWITCH), judge)

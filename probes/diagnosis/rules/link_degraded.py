@@ -7,7 +7,6 @@ from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import Ports, PortView, usual
 
 CAUSE = "ib.link_degraded"
@@ -27,8 +26,10 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _slow(evidence, ports)
     yield from _links(evidence)
     own = {id(view): _errors(view) for view in ports.views.values()}
+    rising = any(own.values())
     for view in ports.views.values():
-        yield from _rising(evidence, ports, view, own)
+        if own[id(view)] or not rising:
+            yield from _rising(evidence, ports, view, own)
         yield from _bit_errors(evidence, view)
 
 
@@ -67,15 +68,19 @@ def _slow(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
             signal = "link_slow" if finding.code == "ib.rate_low" else "link_narrow"
             if not soft:
                 yield _hypothesis(evidence, view, says, [Reason(finding.says, seen.ref)], [signal])
+    same_hca: dict[str, list[PortView]] = {}
+    for view in ports.of_nodes:
+        if view.rate_gbps is not None:
+            same_hca.setdefault(view.hca, []).append(view)
+    highest = {hca: max(view.rate_gbps or 0.0 for view in views) for hca, views in same_hca.items()}
     for view in ports.of_nodes:
         rate = view.rate_gbps
         if id(view) in told or rate is None or (view.facts is not None and view.facts.state not in ("ACTIVE", None)):
             continue
-        same = [
-            one.rate_gbps for one in ports.of_nodes
-            if one is not view and one.hca == view.hca and one.rate_gbps is not None and _alike(one, view)
-        ]  # fmt: skip
-        most = usual(same)
+        if rate >= highest[view.hca]:  # nearly all: only few are compared with all others
+            continue
+        same = [one.rate_gbps for one in same_hca[view.hca] if one is not view and _alike(one, view)]
+        most = usual(one for one in same if one is not None)
         if most is not None and rate < most and same.count(most) >= FEWEST - 1 and same.count(most) * 2 > len(same):
             says = (
                 f"{view.called} runs at {rate:g} Gb/s, the same port of {same.count(most)} other nodes at {most:g} Gb/s"
@@ -157,8 +162,8 @@ def _errors(view: PortView) -> int:
 
 def _rising(evidence: Evidence, ports: Ports, view: PortView, own: dict[int, int]) -> Iterator[Hypothesis]:
     count = own[id(view)]
-    others = [own[id(one)] for one in ports.views.values() if one is not view and one.changes]
     if count:
+        others = [own[id(one)] for one in ports.views.values() if one is not view and one.changes]
         if others and count < TIMES * max(1.0, median(others)) and median(others) > 0:
             return  # all alike: noise, or a common cause
         names = [name for name in (*ERRORS, "symbol_error") if view.rise(name)]
@@ -172,7 +177,7 @@ def _rising(evidence: Evidence, ports: Ports, view: PortView, own: dict[int, int
         yield _hypothesis(evidence, view, says, because, ["errors_rise" if strong else "errors_rise_few"])
         return
     remote = view.rise(REMOTE)
-    if remote and not any(own[id(one)] for one in ports.views.values()):
+    if remote:
         where = view.peer[0] if view.peer else "the switch"
         says = f"Bad packets come to {view.called} from beyond {where}: a cable upstream of it has errors, not its own"
         reason = Reason(f"{REMOTE} rose by {remote}, no error of its own cable", view.ref_of(REMOTE))
@@ -195,4 +200,4 @@ def _bit_errors(evidence: Evidence, view: PortView) -> Iterator[Hypothesis]:
             return
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from probes.catalog._kernel_events import Link
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
+from probes.diagnosis.log_evidence import everyone, node_of
 from probes.diagnosis.ports import PortView
 from probes.diagnosis.when import before_job
 
 CAUSE = "ib.link_flapping"
+EVENTS = frozenset(("port_event_in_log", "port_error_recovered"))  # what NCCL was told, once
 DOWNS = ("link_downed", "link_down_events_phy")
 
 
@@ -46,7 +47,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             continue
         hca = event.where.partition(":")[0]
         for (node, name), (_, because, signals) in found.items():
-            if name == hca and seen.node in (node, "") and "port_event_in_log" not in signals:
+            if (
+                name == hca
+                and seen.node in (node, "")
+                and not {*signals} & {"port_event_in_log", "port_error_recovered"}
+            ):
                 because.append(quoted(event, log, seen))
                 signals.append("port_event_in_log")
     for view, because, signals in found.values():
@@ -54,6 +59,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             CAUSE, view.subject, f"Port {view.called} goes down and comes back",
             tuple(because), tuple(dict.fromkeys(signals)),
             would_change=("a kernel log of the same minutes without link messages", "the count of downs, unchanged"),
+            ranks=everyone(evidence) if EVENTS & {*signals} else frozenset(),
             nodes=view.nodes,
         )  # fmt: skip
 
@@ -62,8 +68,9 @@ def _recovered(evidence: Evidence) -> Iterator[tuple[str, str, Reason]]:
     """Adapters that NCCL was told a port error of, and that are up again: NCCL was told so, or they are ACTIVE now."""
     errors: dict[tuple[str, str], Reason] = {}
     active = set()
-    for event, log, seen in evidence.job.said("ib_async"):
-        node = seen.node or (evidence.job.view(event.rank).node if event.rank is not None else "")
+    for one in evidence.job.said("ib_async"):
+        event, log, seen = one
+        node = node_of(evidence, one)
         key = node, event.where.partition(":")[0]
         name = event.name.lower()
         if key[1] and "port error" in name:
@@ -93,4 +100,4 @@ def _logged(evidence: Evidence, seen: Seen, link: Link, add: object) -> None:
     add(view, Reason(f"the kernel saw {view.called} go down {times} and come back", seen.ref), signal)  # type: ignore[operator]
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

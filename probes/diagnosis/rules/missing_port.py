@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.looks import order_of
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import PortView
 from probes.diagnosis.rules.port_down import DATA
 from probes.topology import PortState, pattern_of
@@ -137,8 +137,11 @@ def _fewer(evidence: Evidence) -> Iterator[Hypothesis]:
     for view in evidence.ports.of_nodes:
         if view.node and view.facts is not None and view.facts.state is not None:
             sets.setdefault(view.node, set()).add(view.hca)
+    kinds = Counter(frozenset(one) for one in sets.values())
+    if len(kinds) != 2 or min(kinds.values()) != 1 or len(sets) < 3:
+        return
     for node, mine in sets.items():
-        others = [one for other, one in sets.items() if other != node]
+        others = [one for other, one in sets.items() if other != node] if kinds[frozenset(mine)] == 1 else []
         if len(others) < 2 or any(one != others[0] for one in others) or not mine < others[0]:
             continue
         # Adapters are numbered anew when one is gone: only with one that is last is its name certain.
@@ -212,4 +215,4 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
         )
 
 
-RULE = Rule((LINK, SWITCH), modest(judge))
+RULE = Rule((LINK, SWITCH), judge)

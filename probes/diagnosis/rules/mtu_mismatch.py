@@ -1,4 +1,5 @@
-"""The MTU of a training interface differs from the same one on the other nodes."""
+"""The MTU differs between nodes: short messages pass, long ones are lost (NCCL from 2.20 on does not take the smaller
+one, NVIDIA/nccl#1524). By the interfaces and ports of the nodes, and by the queue pairs that NCCL logs."""
 
 from __future__ import annotations
 
@@ -7,13 +8,21 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
-from probes.diagnosis.modesty import modest
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, odd_ones, whom
 from probes.diagnosis.ports import Ports
 
 CAUSE = "net.mtu_mismatch"
+BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
+TOO_LONG = 1  # IBV_WC_LOC_LEN_ERR
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    yield from _by_interfaces(evidence)
+    yield from _by_queue_pairs(evidence)
+
+
+def _by_interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
     ports: Ports = evidence.ports
     training = training_interfaces(evidence, ports)
     by_name: dict[str, list[tuple[str, int, str]]] = {}
@@ -48,4 +57,31 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         )  # fmt: skip
 
 
-RULE = Rule((CAUSE,), modest(judge))
+def _by_queue_pairs(evidence: Evidence) -> Iterator[Hypothesis]:
+    told: dict[str, set[int]] = {}
+    lines: dict[str, Said] = {}
+    for one in evidence.job.said("nccl_qp"):
+        mtu = BYTES.get(int(one[0].more.get("mtu", 0)))
+        if mtu:
+            node = node_of(evidence, one)
+            told.setdefault(node, set()).add(mtu)
+            lines.setdefault(node, one)
+    values: dict[str, object] = {node: min(sizes) for node, sizes in told.items()}
+    if len(set(values.values())) < 2:
+        return
+    odd = odd_ones(values)
+    long = [one for one in evidence.job.said("ib_completion") if one[0].code == TOO_LONG]
+    sizes = ", ".join(f"{values[node]} bytes on {node or 'a node'}" for node in sorted(values)[:4])
+    yield Hypothesis(
+        CAUSE,
+        whom(odd),
+        f"The InfiniBand MTU of {listed(odd) if odd else 'the nodes'} differs: {sizes}",
+        tuple(quoted(*lines[node]) for node in (*odd, *values))[:4] + tuple(quoted(*one) for one in long[:2]),
+        ("mtu_differs", *(("message_too_long",) if long else ())),
+        would_change=("active_mtu of ibv_devinfo, the same on every node",),
+        ranks=everyone(evidence),
+        nodes=frozenset(odd),
+    )
+
+
+RULE = Rule((CAUSE,), judge)

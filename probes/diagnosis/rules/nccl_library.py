@@ -19,7 +19,6 @@ ABORTING = ("ncclCommAbort", "ncclCommDestroy", "commReclaim", "ncclCommRevoke")
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _crashed(evidence)
-    yield from _by_kernel(evidence)
     yield from _internal(evidence)
     yield from _aborting(evidence)
 
@@ -38,19 +37,6 @@ def _crashed(evidence: Evidence) -> Iterator[Hypothesis]:
         named = next((frame[0].name for frame in inside if frame[0].name), "")
         yield _of(evidence, event.rank, node_of(evidence, one), f"crashed inside NCCL{f' ({named})' if named else ''}",
             (quoted(*one), *(quoted(*frame) for frame in inside[:2])), "crash_in_library")  # fmt: skip
-
-
-def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
-    by_pid: dict[tuple[str, int], int] = evidence.places.pids
-    for seen, finding in evidence.findings("kernel.segfault"):
-        if "libnccl" not in finding.says and "librccl" not in finding.says:
-            continue
-        pid = finding.subject.get("pid")
-        rank = by_pid.get((seen.node, pid)) if isinstance(pid, int) else None
-        because = (Reason(finding.says, seen.ref),)
-        yield _of(
-            evidence, rank, seen.node, "crashed inside NCCL, says the kernel", because, "crash_in_library_by_kernel"
-        )
 
 
 def _internal(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -8,7 +8,6 @@ from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
-from probes.diagnosis.modesty import modest
 from probes.diagnosis.ports import PortView
 
 CAUSE = "ib.link_down"
@@ -22,7 +21,6 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if finding.severity == "info" or _never_used(seen, finding) or _waits_for_manager(evidence, seen, finding):
             continue
         yield _down(evidence, seen, finding, up, everywhere)
-    yield from _by_log(evidence)
     yield from _interfaces(evidence)
 
 
@@ -71,33 +69,6 @@ def _like_elsewhere(evidence: Evidence, view: PortView | None) -> bool:
     if len(same) < 3 or any(one.facts is not None and one.facts.state == "ACTIVE" for one in same):
         return False
     return not any(value for one in same for look in one.looks for key, value in look.counters.items() if key in DATA)
-
-
-def _by_log(evidence: Evidence) -> Iterator[Hypothesis]:
-    """NCCL was told of a port error, and nothing tells the state of that port now: down, or down for a moment."""
-    again = {
-        (source.node, event.where.partition(":")[0])
-        for event, _, source in evidence.job.said("ib_async")
-        if "port active" in event.name.lower()
-    }
-    told = set(again)
-    for event, log, source in evidence.job.said("ib_async"):
-        hca = event.where.partition(":")[0]
-        node = source.node or (evidence.job.view(event.rank).node if event.rank is not None else "")
-        if "port error" not in event.name.lower() or not hca or (node, hca) in told:
-            continue
-        told.add((node, hca))
-        if any(view.hca == hca and view.node in (node, "") and view.facts for view in evidence.ports.of_nodes):
-            continue
-        yield Hypothesis(
-            CAUSE,
-            {"node": node, "hca": hca} if node else {"hca": hca},
-            f"{hca}{f' on {node}' if node else ''} lost its link, as NCCL was told",
-            (quoted(event, log, source),),
-            ("port_error_in_log",),
-            would_change=(f"the state of {hca} now: ibstat on that node",),
-            nodes=frozenset({node} if node else ()),
-        )
 
 
 def _never_used(seen: Seen, finding: Finding) -> bool:
@@ -156,4 +127,4 @@ def _other_end(evidence: Evidence, node: str, hca: str, port: object) -> str:
     return next((one.other_end for one in ports if (one.node, one.port) == (node, port)), "")
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

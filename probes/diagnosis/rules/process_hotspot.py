@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, busiest, decides
-from probes.diagnosis.modesty import modest
 
 CAUSE = "cpu.process_hotspot"
 SHARE = 0.2  # of the node's CPUs; judgement
@@ -54,4 +53,4 @@ def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
     )  # fmt: skip
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

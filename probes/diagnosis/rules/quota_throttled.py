@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from probes.catalog._load_facts import FEW_PERIODS, THROTTLED_BAD, THROTTLED_WARN, Quota
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, decides
-from probes.diagnosis.modesty import modest
 
 CAUSE = "cpu.quota_throttled"
 MOST = 80.0  # percent of the periods: more, and a rank hardly moves; judgement
@@ -63,4 +62,4 @@ def _held(here: NodeCpu, quota: Quota, ref: str, signal: str) -> Hypothesis:
     )  # fmt: skip
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

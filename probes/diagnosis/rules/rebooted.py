@@ -57,10 +57,9 @@ def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
 def _within(evidence: Evidence, times: Times, node: str, at: float | None, stamp: str) -> bool:
     """Whether this was after the job's start: by ranks of other nodes, which the boot did not end, or by logs."""
     here = times.corrected(node, at)
-    others = [times.corrected(other, start) for other, start in times.starts.items() if other != node]
-    known = [start for start in others if start is not None]
-    if here is not None and known:
-        return here > min(known) + 1
+    first = next((at for at, other in times.starts_in_order if other != node), None)
+    if here is not None and first is not None:
+        return here > first + 1
     first_utc, first_printed = times.first
     if here is not None and first_utc is not None:
         return here > first_utc

@@ -14,11 +14,12 @@ OF_NCCL = ("libnccl", "librccl")
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     times = times_of(evidence)
-    by_pid = {(view.node, view.pid): view for view in evidence.job.ranks.values() if view.pid is not None}
+    pids: dict[tuple[str, int], int] = evidence.places.pids
     for seen in evidence.of("host.kernel_log"):
         said = [finding for finding in seen.findings if finding.code == "kernel.segfault"]
         for event, finding in zip(seen.facts.segfaults, said, strict=False):
-            view = by_pid.get((seen.node, event.pid))
+            rank = pids.get((seen.node, event.pid))
+            view = evidence.job.view(rank) if rank is not None else None
             if (view is None and not event.process.startswith(TRAINS)) or times.old(
                 seen.node, event.last_at, event.last
             ):

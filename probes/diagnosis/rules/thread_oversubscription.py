@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, busiest, decides
-from probes.diagnosis.modesty import modest
 
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
@@ -65,4 +64,4 @@ def crowded_or_late(here: NodeCpu, crowded: bool) -> bool:
     return crowded or bool(here.late_ranks) or (here.pressure is not None and (here.pressure.some_avg10 or 0) > 40)
 
 
-RULE = Rule((CAUSE,), modest(judge))
+RULE = Rule((CAUSE,), judge)

@@ -35,6 +35,8 @@ def _first(text: str) -> str:
 def read(text: str) -> GpuState:
     """Rows by the names in the header. The last row of each GPU counts where `-l` repeated them."""
     rows = [line for line in lines_of(text, 16384) if line.strip()]
+    if not rows:
+        raise ParseError("nvidia-smi csv: expected a header, found nothing")
     names = [_UNIT.sub("", part.strip()) for part in rows[0].split(",")]
     gpus, driver, count = {}, None, None
     for at, line in enumerate(rows[1:20_001]):

@@ -1,0 +1,46 @@
+"""Ranks that were told that there is no room, on a disk or in /dev/shm: one hypothesis a node, by their own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from probes.catalog._log_events import LogEvent
+from probes.diagnosis.core import Evidence, Hypothesis
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, node_of, when
+
+SHARED = ("/dev/shm", "shared memory", "shm")
+
+
+def of_shared_memory(text: str) -> bool:
+    """Whether a line is of /dev/shm, which is no disk."""
+    return any(words in text for words in SHARED)
+
+
+def told(
+    evidence: Evidence, says: Callable[[LogEvent], bool], cause: str, what: str, signal: str
+) -> Iterator[Hypothesis]:
+    """The node whose rank was told first leads; the later ones may be its consequence."""
+    said = [one for one in evidence.job.events if not one[0].secondary and says(one[0])]
+    by_node: dict[str, list[Said]] = {}
+    for one in sorted(said, key=lambda one: when(evidence, one) or float("inf")):
+        by_node.setdefault(node_of(evidence, one), []).append(one)
+    for number, (node, here) in enumerate(by_node.items()):
+        ranks = frozenset(
+            rank for event, _, _ in here for rank in ({event.rank} if event.rank is not None else event.about)
+        )
+        place = next((event.where for event, _, _ in here if event.where), "")
+        yield Hypothesis(
+            cause,
+            {"node": node} if node else {},
+            f"On {node or 'a node'} {what}{f' ({place})' if place else ''}, says {_who(ranks)}",
+            tuple(quoted(*one) for one in here[:3]),
+            (signal if number == 0 else "no_room_later",),
+            would_change=("room there at the same moment (df, and df -i for names of files)",),
+            ranks=ranks,
+            nodes=frozenset({node}),
+        )
+
+
+def _who(ranks: frozenset[int]) -> str:
+    return f"rank {min(ranks)}" if len(ranks) == 1 else f"{len(ranks)} ranks" if ranks else "a log"

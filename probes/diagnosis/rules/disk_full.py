@@ -1,0 +1,54 @@
+"""A disk has no room, or a file system is read-only: the node shows it, or who wrote was told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.catalog._log_events import LogEvent
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.rules._no_room import of_shared_memory, told
+from probes.diagnosis.times import Times, times_of
+
+CAUSE = "host.disk_full"
+SIGNALS = {
+    "host.disk_full": "disk_full",
+    "host.inodes_full": "disk_full",
+    "host.fs_readonly": "fs_readonly",
+    "kernel.fs_readonly": "fs_readonly",
+    "kernel.no_space": "no_space_in_system_log",
+}
+IN_LOG = ("No space left on device", "Errno 28", "Disk quota exceeded", "Errno 122", "Read-only file system",
+    "Errno 30", "not enough disk space")  # fmt: skip
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    times = times_of(evidence)
+    for seen, finding in evidence.findings(*SIGNALS):
+        if finding.severity != "bad" or of_shared_memory(finding.says) or _old(seen, finding.code, times):
+            continue
+        yield Hypothesis(
+            CAUSE,
+            {"node": seen.node} if seen.node else {},
+            f"A file system of {seen.node or 'a node'} is full or read-only: {finding.says}",
+            (Reason(finding.says, seen.ref),),
+            (SIGNALS[finding.code],),
+            would_change=("room on it at a second look",),
+        )
+    yield from told(evidence, _says, CAUSE, "a file system has no room", "disk_full_told")
+
+
+def _says(event: LogEvent) -> bool:
+    if event.kind == "shm_full" or of_shared_memory(event.text):
+        return False
+    return event.kind == "disk_full" or any(words in event.text for words in IN_LOG)
+
+
+def _old(seen: Seen, code: str, times: Times) -> bool:
+    """Whether all that the kernel log tells of it was before the job. How full a disk is, is of now."""
+    if not code.startswith("kernel.") or seen.facts is None:
+        return False
+    events = seen.facts.no_space if code == "kernel.no_space" else seen.facts.read_only
+    return bool(events) and all(times.old(seen.node, event.last_at, event.last) == "yes" for event in events)
+
+
+RULE = Rule((CAUSE,), judge)
