@@ -187,3 +187,10 @@ def test_the_path_says_what_would_tell_who_comes_late() -> None:
     assert (step.state, step.id) == ("not known", "late")
     assert "TORCH_NCCL_ENABLE_TIMING=1" in step.why
     assert with_entries(timed(0, 3), "g", duration_ms=4.0).groups[0].last[0].duration_ms == 4.0
+
+
+def test_a_process_that_its_control_group_froze_is_stopped_though_it_shows_as_asleep() -> None:
+    frozen = Process(9, 1, 3, None, None, "python", "S", "S", wchan="do_freezer_trap")
+    facts = RankProcesses(1.0, (frozen,), (), (), 0, 0)
+    seen = Seen("n/rank.process", "n", "rank.process", "ok", "", facts, ())
+    assert first(stands(), seen)[:2] == ("fw.rank_stopped", 1)
