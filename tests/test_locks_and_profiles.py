@@ -15,6 +15,7 @@ from probes.core import ParseError
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.paths import StepState
 from probes.explain import explain
+from tests.support.hardware import judged, shares
 from tests.support.rank_facts import dump, recorders, stack, stacked, wrote
 
 RANKS = list(range(4))
@@ -43,6 +44,29 @@ def test_a_thread_that_holds_the_lock_at_two_looks_is_named() -> None:
     assert (found.cause, found.subject["rank"]) == ("cpu.gil_contention", 1)
     assert "thread pin_memory holds the lock at work (keep.py:8) in 2 of 2 looks" in found.because[0].says
     assert chance("cpu.gil_contention", held()) < 0.2, "any thread holds it for moments"
+
+
+def looks(folder: Path, *places: tuple[int, int], runs: bool = True) -> dict[str, float]:
+    """Two dumps of rank 2 by py-spy: its main thread sends to the device; two shippers are at these lines."""
+    files = {"rank2.log": "[rank2]: INFO rank 2 of 4, pid 900\n2026-01-01 10:00:00 [rank2] step 4 loss 2.0\n"}
+    for number, lines in enumerate(places):
+        how = ("active+gil" if number else "active", "idle") if runs else ("idle", "idle")
+        threads = "".join(
+            f'Thread {910 + at} ({how[at]}): "shipper_{at}"\n    pack (ship.py:{line})\n    run (threading.py:982)\n'
+            for at, line in enumerate(lines)
+        )
+        files[f"pyspy_{number}.txt"] = (
+            "Process 900: python -u train.py\nPython v3.12.3 (/usr/bin/python3.12)\n\n"
+            f'Thread 900 (idle): "MainThread"\n    to_device (train.py:70)\n    <module> (train.py:99)\n{threads}'
+        )
+    return shares(judged(folder, files))
+
+
+def test_several_threads_that_compute_at_every_look_share_the_lock_with_the_main_thread(tmp_path: Path) -> None:
+    cause = "cpu.gil_contention"
+    assert looks(tmp_path / "two", (11, 12), (12, 14))[cause] > 0.6
+    assert looks(tmp_path / "asleep", (11, 11), (11, 11), runs=False).get(cause, 0.0) == 0
+    assert looks(tmp_path / "one", (11, 12)).get(cause, 0.0) < 0.2
 
 
 def test_who_waits_for_other_ranks_needs_no_lock() -> None:

@@ -441,6 +441,18 @@ LINES: list[tuple[str, str, dict[str, Any]]] = [
     ("step 12 loss=nan", "nan", {}),
     ("found NaN on this rank: skipping step", "nan", {}),
     ("Saving checkpoint to /ckpt/step_800", "checkpoint", {"name": "Sav"}),
+    ("torch._dynamo hit config.recompile_limit (8)", "compiling", {"name": "recompile_limit"}),
+    ("evaluating: 120/500 batches", "progress", {"name": "evaluating", "more.done": 120, "more.total": 500}),
+    ("| number of nan iterations:   3 |", "nan", {}),
+    ("Exception: Current loss scale already at minimum", "nan", {"name": "loss scale"}),
+    ("Uploading consolidated state_dict to s3://m/step_9", "checkpoint", {"name": "Upload"}),
+    ("Tokenized 4,000 of 90,000 samples", "progress", {"name": "Tokenized", "more.done": "4,000"}),
+    (
+        "[rank2]:[W911 17:20:44.000000957 ProcessGroup.hpp:940] Warning: At the time of process termination, there are "
+        "still 27 unwaited collective calls.",
+        "unwaited",
+        {"rank": 2, "more.calls": 27},
+    ),
     (
         "Tokenising:  88%|████████▊ | 440/500 [29:51<04:04,  4.07s/it]",
         "progress",
@@ -477,7 +489,7 @@ def test_the_node_sends_every_line_that_the_parser_knows(line: str) -> None:
 
 
 def test_every_kind_of_event_has_a_line_here_or_a_test_of_its_own() -> None:
-    blocks = {"traceback"}
+    blocks = {"traceback", "step_times"}
     assert set(KINDS) - {kind for _, kind, _ in LINES} == blocks
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from probes.catalog._flight_recorder_facts import Dump
 from probes.catalog._log_events import LogEvent, RankLog, RankLogs
+from probes.catalog._log_read import read_log
 from probes.catalog._process_facts import Process, RankProcesses
 from probes.diagnosis import Diagnosis, Seen, diagnose
 from tests.support.rank_facts import dump, recorders, stack, stacked, with_entries, wrote
@@ -88,7 +89,7 @@ def test_the_last_line_of_a_log_tells_of_a_checkpoint_where_there_is_no_stack() 
 
 def test_a_log_that_ends_in_the_bar_of_a_data_set_tells_of_a_busy_rank_where_others_gave_up() -> None:
     bar = "Running tokenizer on dataset (num_proc=8):  91%|#########1| 412000/450000 [29:51<02:41, 235.6 examples/s]"
-    tail = RankLog(0, None, "rank0.log", tail=(bar,))
+    tail = RankLog(0, None, "rank0.log", events=read_log(bar, rank=0)[0])
     own = Seen("n/rank.log", "n", "rank.log", "ok", "", RankLogs((tail,)), ())
     gave_up = LogEvent("gloo_timeout", "Timed out waiting 1800000ms for recv operation to complete", rank=1)
     assert first(own, wrote("m", gave_up))[:2] == (BUSY, 0)
@@ -186,3 +187,10 @@ def test_the_path_says_what_would_tell_who_comes_late() -> None:
     assert (step.state, step.id) == ("not known", "late")
     assert "TORCH_NCCL_ENABLE_TIMING=1" in step.why
     assert with_entries(timed(0, 3), "g", duration_ms=4.0).groups[0].last[0].duration_ms == 4.0
+
+
+def test_a_process_that_its_control_group_froze_is_stopped_though_it_shows_as_asleep() -> None:
+    frozen = Process(9, 1, 3, None, None, "python", "S", "S", wchan="do_freezer_trap")
+    facts = RankProcesses(1.0, (frozen,), (), (), 0, 0)
+    seen = Seen("n/rank.process", "n", "rank.process", "ok", "", facts, ())
+    assert first(stands(), seen)[:2] == ("fw.rank_stopped", 1)

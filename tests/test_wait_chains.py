@@ -72,6 +72,23 @@ def test_groups_enqueued_in_opposite_order_are_suspect_where_all_has_been_entere
     assert chance(CYCLE, *same, both(1, ("dp", "tp"))) < 0.8, "each may have a stream of its own"
 
 
+def gloo(number: int, gave_up: str, **calls: int) -> Dump:
+    """A gloo dump taken at exit: the call that failed last, in group `gave_up`, is told as if it had ended."""
+    one = dump(number, {name: (range(4), [REDUCE] * many, False) for name, many in calls.items()})
+    one = replace(one, groups=tuple(replace(group, backend="gloo") for group in one.groups))
+    return with_entries(with_entries(one, gave_up, created_at=950.0, state="scheduled"), gave_up, record=9)
+
+
+def test_a_call_that_gloo_tells_as_ended_has_not_where_others_never_entered_it() -> None:
+    """Three dumps at exit show the call as ended, as its limit ran out; one was written before that."""
+    ranks = [gloo(r, "pp" if r == 2 else "ep", pp=4 if r == 2 else 3, ep=3 if r == 2 else 4) for r in range(4)]
+    waits = dump(1, {"pp": (range(4), [REDUCE] * 3, False), "ep": (range(4), [REDUCE] * 4, True)})
+    assert first(ranks[0], waits, *ranks[2:]) == (CYCLE, 2)
+    assert stalls(*ranks).all == [], "nothing tells that this job does not go on"
+    ahead = [gloo(r, "ep", pp=4, ep=3) for r in range(4)]
+    assert stalls(ahead[0], waits, *ahead[2:]).cycle == (), "who is behind in the one and the other is only early"
+
+
 # Point to point -----------------------------------------------------------------------------------------------------
 
 

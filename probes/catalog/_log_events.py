@@ -56,6 +56,7 @@ KINDS: dict[str, str] = {
     "agent_signal": "belongs to a launcher that was told to end",
     "torchrun_signal": "was asked to end (SIGTERM)",
     "watchdog_ended": "was taken down by torch's watchdog",
+    "unwaited": "ended with collectives that nobody had waited for",
     "nan": "wrote of NaN or infinity",
     "watchdog_status": "told how far it is",
     "dump_signal": "was asked for its flight recorder",
@@ -81,7 +82,9 @@ KINDS: dict[str, str] = {
     "nccl_frame": "shows a call inside NCCL's library",
     "ranks_restarted": "was started again by its launcher",
     "checkpoint": "wrote of a checkpoint",
+    "compiling": "wrote that it compiles",
     "progress": "told of its progress",
+    "step_times": "told how long the parts of its steps take",
 }
 QUIET = frozenset(list(KINDS)[list(KINDS).index("watchdog_status") :])  # no error: never a finding of their own
 

@@ -95,19 +95,29 @@ _STEP = (
     r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,120}?per iteration \(ms\): (?P<step_ms>\d{1,9}))?"
     r"(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
 )
+# Words of who prepares data and counts it: "tokenizing: 200/100000 documents", "Preprocessed 4000 of 90000".
+_PREPARES = (
+    r"(?P<name>(?i:tokeni[sz]|preprocess|indexing|packing|evaluat|validat)\w{0,4})\b[^\d\n]{0,60}"
+    r"(?P<done>\d[\d,.]{0,14}[kMGT]?) ?(?:/|of) ?(?P<total>\d[\d,.]{0,14}[kMGT]?)"
+)
 _SAVE = (
-    r"(?i:(?P<name>sav|load|writ|restor|resum)\w{0,4}\b.{0,60}?checkpoint"
-    r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|restor|done|finish|complet)\w{0,4})"
+    r"(?i:(?P<name>sav|load|writ|wrot|restor|resum|upload|gather|consolidat)\w{0,4}\b.{0,60}?"
+    r"(?:checkpoint|state[_ ]dict)"
+    r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|wrot|restor|upload|done|finish|complet)\w{0,4})"
 )
 
 _ONE_STEP = re.compile(_STEP)
 
 _WORDS = (
     shape("nan", "NaN", r"\bNaNs?\b"),
-    shape("nan", "nan", r"(?<![\w./])nan(?![\w./])(?! iterations)"),
+    shape("nan", "nan", r"(?<![\w./])nan(?! iterations)(?![\w./])"),
     shape("nan", "nan iterations", r"nan iterations: {0,8}[1-9]"),  # Megatron counts them in every line
-    shape("nan", "inf", r"(?i:loss|norm|scale)\W{1,4}-?inf(?!\w)"),
-    *(shape("checkpoint", word, _SAVE) for word in ("heckpoint", "CHECKPOINT")),
+    shape("nan", "oss scale", r"(?i:loss scale already at minimum|minimum loss scale reached)", name="loss scale"),
+    shape("nan", "inf", r"(?i:loss|norm|scale|ppl)\W{1,4}-?inf(?!\w)"),
+    shape(
+        "checkpoint", "aving ", r"(?P<name>Saving|saving) \S{0,300}?(?:\.pth?|\.ckpt|\.safetensors|\.distcp|_states)\b"
+    ),
+    *(shape("checkpoint", word, _SAVE) for word in ("heckpoint", "CHECKPOINT", "state_dict", "state dict")),
     shape(
         "progress",
         "%|",
@@ -115,6 +125,7 @@ _WORDS = (
         r"(?P<total>[\d.]{1,14}[kMGT]?) \[(?P<elapsed>[\d:]{1,12})<(?P<left>[\d:?]{1,12})"
         r"(?:, {0,4}(?P<rate>[\d.]{1,12}) {0,2}(?P<per>s/it|it/s))?",
     ),
+    *(shape("progress", word, _PREPARES) for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat")),
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
 )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import deque
 from collections.abc import Iterable
 
@@ -17,12 +18,14 @@ from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Failures, Tracebacks, of_error_file
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line, Zone, log_lines
+from probes.catalog._log_runs import Runs, run_of
+from probes.catalog._log_timings import Timings
 
 FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last ones
 # Of these each rank tells one or a few, and who is missing among them is the question.
 OF_EACH_RANK = frozenset(
     ("watchdog_timeout", "watchdog_status", "dump_signal", "nccl_init_start", "nccl_init_done", "nccl_net",
-        "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting")
+        "step_times", "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting")
 )  # fmt: skip
 MANY = 1024
 # Kinds in which the newest line counts, and what makes two lines the same.
@@ -38,6 +41,10 @@ WAITS = (
     "setup_missed",
     "collective_mismatch",
 )
+
+
+_OWN = ("traceback", "cuda_error")
+_GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
 
 
 class Tally:
@@ -69,7 +76,7 @@ class Tally:
 
 def _key(event: LogEvent) -> object:
     if event.kind in _NEWEST:
-        return event.rank, event.op, event.name[:40]
+        return event.rank, event.op, event.name[:40], run_of(event)
     if event.kind in _SUMMED:
         host, pid = event.more.get("host"), event.more.get("of_pid")
         return event.rank, event.name, event.where, event.code, event.more.get("direction"), host, pid
@@ -77,7 +84,7 @@ def _key(event: LogEvent) -> object:
         return event.rank
     alike = (event.rank, event.about, event.peer, event.seq, event.op, event.group, event.code, event.name)
     # Addresses and times in a text that no group took apart make two warnings differ: then they are two.
-    return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid"))
+    return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid", "run"))
 
 
 def _together(one: LogEvent, other: LogEvent) -> LogEvent:
@@ -86,9 +93,13 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     if one.kind == "progress" and one.stamp and base is other:  # since when it goes on
         base = dataclasses.replace(base, more={**base.more, "first_stamp": one.more.get("first_stamp", one.stamp)})
     at = one.at if one.at is not None else other.at
+    more = base.more
+    if one.kind in (*_NEWEST, "nan") and (last := other.line or other.offset):
+        more = {**more, "last_place": last}
     return dataclasses.replace(
-        base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset
-    )
+        base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset,
+        more=more,
+    )  # fmt: skip
 
 
 def _waited(event: LogEvent) -> bool:
@@ -119,6 +130,8 @@ class LogReader:
         self._rank = rank
         self._tracebacks = Tracebacks()
         self._failures = Failures(zone)
+        self._timings = Timings()
+        self._runs = Runs()
         self._blamed = _Blamed()
         self._times: dict[int | None, float] = {}
         self._stamps: dict[int | None, str] = {}
@@ -143,6 +156,8 @@ class LogReader:
             self._add(raised)
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
             self._add(event)
+        if event is None or event.kind == "progress":
+            self._timings.take(line)
         if line.at is not None:
             self._times[line.rank] = line.at
         elif line.stamp:
@@ -158,18 +173,20 @@ class LogReader:
             event = dataclasses.replace(event, after=at)
         elif event.at is None and not event.stamp and stamp is not None:
             event = dataclasses.replace(event, more={**event.more, "after_stamp": stamp})
-        self.tally.add(event)
+        self.tally.add(self._runs.placed(event))
 
     def _add_failure(self, failed: LogEvent | None) -> None:
         if failed and self._because:
             failed = dataclasses.replace(failed, secondary=True, more={**failed.more, "because": self._because})
         if failed:
-            self.tally.add(failed)
+            self.tally.add(self._runs.placed(failed))
             self._because = ""
 
     def end(self) -> tuple[LogEvent, ...]:
         self._add_failure(self._failures.end())
-        return with_ranks(self.tally.events())
+        for event in self._timings.end():
+            self.tally.add(event)
+        return owned(with_ranks(self.tally.events()))
 
 
 def with_ranks(events: tuple[LogEvent, ...]) -> tuple[LogEvent, ...]:
@@ -192,6 +209,28 @@ def with_ranks(events: tuple[LogEvent, ...]) -> tuple[LogEvent, ...]:
         dataclasses.replace(event, rank=ranks[writer])
         if event.rank is None and (writer := (event.more.get("host"), event.more.get("of_pid"))) in ranks
         else event
+        for event in events
+    )
+
+
+def owned(events: tuple[LogEvent, ...]) -> tuple[LogEvent, ...]:
+    """An exception that nothing marks is of the one rank that torchrun says has failed by itself; of several, of the
+    one whose local rank is the GPU that a full memory names."""
+    failed = {
+        event.about[0]: event.more.get("local_rank")
+        for event in events
+        if event.kind == "torchrun_failure" and len(event.about) == 1 and (event.code or 0) > 0
+    }
+
+    def whose(event: LogEvent) -> int | None:
+        gpu = _GPU.search(event.text) if event.name.startswith(("CUDA out of", "HIP out of", "OutOfMemory")) else None
+        fits = [rank for rank, local in failed.items() if gpu is None or len(failed) == 1 or local == int(gpu[1])]
+        return fits[0] if len(fits) == 1 else None
+
+    if not failed or any(event.rank is not None for event in events if event.kind in _OWN and not event.secondary):
+        return events
+    return tuple(
+        dataclasses.replace(event, rank=whose(event)) if event.kind in _OWN and event.rank is None else event
         for event in events
     )
 

@@ -44,7 +44,7 @@ WORDS = (
         "cannot be retrieved", "keep-alive", "death signal", "got signal", "restart worker group", "Killing subprocess",
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
-        "Node failure", "libnccl", "redential", "skew too great", "not yet valid",
+        "Node failure", "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
     )),
     ("block", 200, 200, (
         "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",
@@ -56,7 +56,13 @@ WORDS = (
         "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
         "ax locked memory", "emlock", "ulimit -l",
     )),
-    ("words", 4, 4, ("NaN", "nan", "inf", "heckpoint", "CHECKPOINT")),
+    ("words", 4, 4, (
+        "NaN", "nan", "inf", "oss scale", "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
+    )),
+    ("words", 1, 2, (
+        "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
+        "ndexing", "acking",
+    )),
     ("words", 1, 3, ("float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch")),
 )  # fmt: skip
 

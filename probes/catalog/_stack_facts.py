@@ -44,13 +44,26 @@ class Thread:
 @dataclass(frozen=True, slots=True)
 class Look:
     """What an earlier dump of the same process showed: its main thread, and the thread that held the interpreter's
-    lock ("" where none did, or the tool does not tell)."""
+    lock ("" where none did, or the tool does not tell). `beside`: of the other threads that are in code with lines of
+    no library, (name, innermost call, whether it runs or holds the lock)."""
 
     frames: tuple[Frame, ...]
     active: bool | None
     gil: bool | None
     holder: str
     holder_at: str
+    beside: tuple[tuple[str, str, bool], ...] = ()
+
+
+BESIDE = 64  # threads
+# py-spy shortens paths of libraries to what follows site-packages. Who waits there waits for something else.
+_LIBRARIES = ("site-packages", "dist-packages", "lib/python3", "torch/", "threading.py", "queue.py", "selectors.py",
+    "socket.py", "concurrent/futures/", "multiprocessing/", "asyncio/", "ssl.py", "subprocess.py", "grpc/",
+    "<")  # fmt: skip
+
+
+def _own(frame: Frame) -> bool:
+    return frame.line is not None and not any(part in frame.file for part in _LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +103,11 @@ class ProcessStack:
             main.gil if main else None,
             (holder.name or str(holder.tid or "a thread")) if holder else "",
             at,
+            tuple(
+                (thread.name, thread.frames[0].short, bool(thread.active or thread.gil))
+                for thread in self.threads[:BESIDE]
+                if thread is not main and thread.name and thread.frames and _own(thread.frames[0])
+            ),
         )
 
     @property

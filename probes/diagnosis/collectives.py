@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from probes.catalog._flight_recorder_facts import Dump, Entry, Group
 from probes.diagnosis.comparing import difference
+from probes.diagnosis.given_up import given_up
 from probes.diagnosis.job import Job
 from probes.diagnosis.stalls import Stall, Stalls, Waiting, blame
 
@@ -35,8 +36,9 @@ def stalls_of(job: Job, unanswered: bool = False) -> Stalls:
     absent = members - set(dumps)
     collected = not unanswered and len(dumps) > 1 and len(absent) <= max(1, len(members) // FEW)
     found.uncollected = frozenset() if collected or not dumps else frozenset(absent)
+    stands = _stands(job, dumps)
     for key, groups in by_group.items():
-        stall = _stall(job, key, groups, dumps, collected)
+        stall = _stall(job, key, groups, dumps, collected, stands)
         found.all += [stall] if stall is not None else []
         found.all += _pairs(key, groups, dumps, collected)
     found.moving = _moving(dumps, found.all)
@@ -69,10 +71,21 @@ def _by_group(dumps: Mapping[int, Dump]) -> dict[GroupKey, dict[int, Group]]:
     return found
 
 
+def _stands(job: Job, dumps: Mapping[int, Dump]) -> bool:
+    """Whether a collective waits for long, or a limit ran out: what moves looks as if some had given up."""
+    waits = (one for rank, dump in dumps.items() for group in dump.groups if (one := _waiting(rank, group, dump)))
+    if any(one.age_s is None or one.age_s >= LONG_S for one in waits):
+        return True
+    return next(job.said("gloo_timeout", "watchdog_timeout"), None) is not None
+
+
 def _stall(
-    job: Job, key: GroupKey, groups: Mapping[int, Group], dumps: Mapping[int, Dump], collected: bool
+    job: Job, key: GroupKey, groups: Mapping[int, Group], dumps: Mapping[int, Dump], collected: bool, stands: bool
 ) -> Stall | None:
     waiting = {rank: one for rank, group in groups.items() if (one := _waiting(rank, group, dumps[rank]))}
+    if stands:
+        ended = given_up(groups, dumps, lambda rank, began: _tells(rank, key, groups, dumps[rank], began))
+        waiting |= {rank: _in(rank, entry, groups[rank], dumps[rank]) for rank, entry in ended.items()}
     if not waiting:
         return None
     desc = next((group.desc for group in groups.values() if group.desc), "")
@@ -170,7 +183,10 @@ def _waiting(rank: int, group: Group, dump: Dump) -> Waiting | None:
     entries = [entry for entry in group.pending if not entry.is_p2p and entry.seq is not None]
     if not entries:
         return None
-    entry = min(entries, key=lambda one: one.seq or 0)
+    return _in(rank, min(entries, key=lambda one: one.seq or 0), group, dump)
+
+
+def _in(rank: int, entry: Entry, group: Group, dump: Dump) -> Waiting:
     what = dump.signatures[entry.signature]
     return Waiting(rank, entry.seq or 0, what, entry, _age(entry, dump), _on_device(group, entry))
 

@@ -14,6 +14,8 @@ from probes.catalog._stack_facts import ProcessStack
 from probes.catalog._stack_waits import Wait, waits_in
 from probes.diagnosis.core import Evidence, Reason, Seen
 
+FROZEN = ("do_freezer_trap", "__refrigerator", "refrigerator")  # kernel/freezer.c, kernel/signal.c
+
 
 @dataclass(slots=True)
 class RankView:
@@ -43,6 +45,8 @@ class RankView:
     @property
     def stopped(self) -> bool:
         """In state T (stopped) or t (traced), at both looks where there were two: a profiler traces for a moment."""
+        if self.process is not None and self.process.wchan in FROZEN:
+            return True  # by the freezer of its control group: it shows as asleep
         if self.process is not None:
             return self.process.state in ("T", "t") and self.process.state_before in ("T", "t", "")
         return self.stack is not None and self.stack.state in ("T", "t")

@@ -87,11 +87,12 @@ def _idle(evidence: Evidence, waiting: set[int]) -> Iterator[Suspect]:
 def _absent(evidence: Evidence) -> Iterator[Suspect]:
     """Of a group that holds the whole job all ranks but a few wait."""
     job, world = evidence.job, _world(evidence)
-    whole = [waiting for waiting in by_group(evidence).values() if _at_one_place(waiting) and _whole(waiting)]
+    whole = [waiting for waiting in by_group(evidence).values() if _at_one_place(waiting) and spans_job(waiting)]
     if not world or not whole:
         return
     by_rank = max(whole, key=len)
-    absent = [rank for rank in range(world) if rank not in by_rank]
+    elsewhere = {one[0].rank for waiting in by_group(evidence).values() for one in waiting.values()}
+    absent = [rank for rank in range(world) if rank not in by_rank and rank not in elsewhere]
     nodes = {job.view(rank).node for rank in absent}
     one_node = len(nodes) == 1 and nodes != {""} and len(absent) * 2 < world
     if not absent or (len(absent) > max(1, world // 8) and not one_node):
@@ -112,15 +113,16 @@ def _absent(evidence: Evidence) -> Iterator[Suspect]:
         )
 
 
-def _whole(waiting: dict[int, Said]) -> bool:
+def spans_job(waiting: dict[int, Said]) -> bool:
     """Whether ranks count in this group as in the job: then it holds the job from its first rank on."""
     return all(event.more.get("group_rank", rank) == rank for rank, (event, _, _) in waiting.items())
 
 
 def _world(evidence: Evidence) -> int | None:
     counted = [n for event, _, _ in evidence.job.events if isinstance(n := event.more.get("ranks"), int)]
-    size: int | None = evidence.job.world_size
-    return size or max(counted, default=None)
+    size: int | None = evidence.job.world_size or max(counted, default=None)
+    seen = set(evidence.job.ranks)  # where nothing tells more: all from 0 on that wrote
+    return size or (len(seen) if len(seen) > 2 and seen == set(range(len(seen))) else None)
 
 
 def _by_setup(evidence: Evidence) -> Iterator[Suspect]:

@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_lines import Line, Zone, pieces
 from probes.catalog._log_python import step_of
+from probes.catalog._log_runs import later
 from probes.catalog._log_stream import Chooser
 from probes.catalog.rank_log import of_file
 from probes.core import clean
@@ -24,6 +25,7 @@ from probes.intake.names import Named, named
 
 FIRST_BYTES, LAST_BYTES = 4_194_304, 8_388_608  # of one log that are in memory whole
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
+STEPS = 8  # judgement: lines that count steps; prose holds one or two
 WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
 LEAST_STEPS = 3  # judgement: so many steps with their times are no prose
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
@@ -88,7 +90,7 @@ def joined(parts: Sequence[LogFile]) -> LogFile:
     events: list[LogEvent] = []
     before, lines = 0, 0
     for part in parts:
-        events += [_later(event, lines, before) for event in part.log.events]
+        events += later([_later(event, lines, before) for event in part.log.events], events)
         before += part.log.size_bytes or 0
         lines += max((event.line or 0 for event in part.log.events), default=0)
     log = dataclasses.replace(
@@ -177,6 +179,9 @@ def _steps(lines: Sequence[Line]) -> bool:
 
 def _is_log(log: RankLog, head: str, place: Named) -> bool:
     if any(event.kind not in WEAK for event in log.events) or _NCCL.search(head):
+        return True
+    steps = (one.count for one in log.events if one.kind == "nan" or (one.kind == "progress" and one.seq is not None))
+    if sum(steps) >= STEPS:
         return True
     rows = [row for row in head[:HEAD].split("\n") if row][:200]
     lines = [line for row in rows for line in pieces(row, Zone())]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from probes.catalog._stack_waits import Wait
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.last_words import last_said, unfinished_checkpoint
 from probes.diagnosis.suspects import Suspect, seen_twice, shared, standing
 
 BUSY, CHECKPOINT = "fw.rank_busy", "fw.checkpoint_stall"
@@ -23,12 +23,6 @@ COMPILERS = ("nvcc", "cicc", "ptxas", "cudafe++", "cc1plus", "ninja", "hipcc", "
 BY_STACK = {"rank_elsewhere_by_stack"}
 BURNS = 80.0  # percent of a core; judgement: a thread that waits uses none
 MOST = 4  # ranks whose stacks are told
-ENDED = re.compile(r"saved|loaded|written|wrote|done|finished|complete|took|success", re.I)  # of a checkpoint
-# Progress bars of data sets (Hugging Face datasets) and of who tokenises with them: accelerate#2528, LlamaFactory#1196.
-PREPARES = re.compile(
-    r"(?:Map|Filter|Tokeniz\w{0,10}|Running tokenizer|Generating \w{1,20} split|Grouping texts|Preprocess\w{0,10})"
-    r"[^|%]{0,80}\d{1,3}%\|"
-)
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -39,8 +33,6 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if told is not None:
             cause, signal, does, reason = told
             found.setdefault((cause, signal, does), []).append((suspect.view, reason))
-    if not any(cause == BUSY for cause, _, _ in found):
-        yield from _prepares(evidence, proven)
     for (cause, signal, does), some in found.items():
         views = [view for view, _ in some]
         subject, called = shared(views)
@@ -87,38 +79,13 @@ def _by_stack(suspect: Suspect, waits: Wait, proven: bool) -> tuple[str, str, Do
     return None
 
 
-def _prepares(evidence: Evidence, proven: bool) -> Iterator[Hypothesis]:
-    """A log that ends in the progress bar of a data set, while others waited until their limit ran out."""
-    if not proven and next(evidence.job.said("store_timeout", "rendezvous"), None) is None:
-        return
-    for seen in evidence.of("rank.log"):
-        for log in seen.facts.logs:
-            line = next((line for line in log.tail if PREPARES.search(line)), None)
-            if line is None:
-                continue
-            view = evidence.job.view(log.rank) if log.rank is not None else None
-            yield Hypothesis(
-                BUSY,
-                view.subject if view is not None else {},
-                f"{view.headline if view is not None else 'A rank'} was still preparing data when the others gave up",
-                (Reason(f"{log.file.rpartition('/')[2] or 'log'}: {line.strip()[:160]}", seen.ref),),
-                ("preprocessing_in_log",),
-                would_change=("a stack of that rank that is elsewhere",),
-                ranks=frozenset({view.rank}) if view is not None else frozenset(),
-                nodes=frozenset({seen.node}),
-            )
-            return
-
-
 def _saved(evidence: Evidence) -> dict[int, Reason]:
     """Ranks whose last line that tells where they are is of a checkpoint."""
-    last: dict[int, Reason | None] = {}
-    for event, log, seen in evidence.job.said("checkpoint", "progress"):
-        if event.rank is not None:
-            says = f"the last that rank {event.rank} wrote is of a checkpoint"
-            begun = event.kind == "checkpoint" and not ENDED.search(event.text)
-            last[event.rank] = quoted(event, log, seen, says) if begun else None
-    return {rank: reason for rank, reason in last.items() if reason is not None}
+    found = {}
+    for (rank, _), said in last_said(evidence).items():
+        if rank is not None and unfinished_checkpoint(said[0]):
+            found[rank] = quoted(*said, f"the last that rank {rank} wrote is of a checkpoint")
+    return found
 
 
 RULE = Rule((BUSY, CHECKPOINT), judge)

@@ -7,22 +7,27 @@ from collections.abc import Iterator
 from probes.catalog._stack_waits import Wait, waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
-from probes.diagnosis.suspects import Suspect, seen_twice, shared, standing
+from probes.diagnosis.step_times import late_rank, starved, step_times
+from probes.diagnosis.suspects import Suspect, ranks_said, seen_twice, shared, standing
 
 CAUSE = "cpu.dataloader_starved"
 BY_STACK = {"rank_elsewhere_by_stack", "rank_elsewhere_twice"}
 MOST = 4  # ranks whose stacks are told
+HALF = 0.5  # of a step; judgement
+MOST_STACKS = 3  # judgement: two ranks may be in their loader by chance
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    starved: dict[str, list[Suspect]] = {}
+    waiting: dict[str, list[Suspect]] = {}
     proven = standing(evidence)
     for suspect in evidence.suspects.values():
         waits = suspect.view.waits
         if waits is not None and (waits.kind == "data loader" or "data loader" in waits.within):
-            starved.setdefault(_strength(suspect, proven), []).append(suspect)
-    for signal, some in starved.items():
+            waiting.setdefault(_strength(suspect, proven), []).append(suspect)
+    for signal, some in waiting.items():
         yield _starved([one.view for one in some], signal)
+    by_times = list(_by_step_times(evidence))
+    yield from by_times or _most_in_loader(evidence)
     for event, log, seen in evidence.job.said("loader_killed", "loader_timeout"):
         if event.rank is None:
             continue
@@ -36,6 +41,57 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({event.rank}),
             nodes=frozenset({view.node}),
         )
+
+
+def _by_step_times(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Steps that are mostly spent on waiting for data, on one rank or on all that tell it."""
+    times = step_times(evidence)
+    late, some = late_rank(times), starved(times, HALF)
+    if late is not None and late.by_data:
+        some = [(late.rank, late.parts)]
+    elif not some or 2 * len(some) < len(times):
+        return
+    views = [evidence.job.view(rank) for rank, _ in some if rank is not None]
+    subject, called = shared(views) if views else ({}, "A rank")
+    rank, parts = some[0]
+    who = f"rank {rank}" if rank is not None else "the log"
+    says = (
+        late.says if late is not None and late.by_data else f"{who}: {parts.data:.2f} s of a step of {parts.step:.2f} s"
+    )
+    yield Hypothesis(
+        CAUSE,
+        subject,
+        f"{called} waits for data for {100 * (parts.data or 0) / parts.step:.0f} % of a step",
+        (quoted(*parts.said, says), *_in_loader(evidence)),
+        ("late_data_by_step_times" if late is not None and late.by_data else "data_is_half_of_the_steps",
+            *(("most_in_loader",) if _in_loader(evidence) else ())),
+        would_change=("steps in which the data is there at once",),
+        ranks=frozenset(view.rank for view in views),
+        nodes=frozenset(view.node for view in views),
+    )  # fmt: skip
+
+
+def _in_loader(evidence: Evidence) -> tuple[Reason, ...]:
+    """The ranks whose stacks are in the loader, where these are most of all stacks: a healthy job is there seldom."""
+    stacks = {rank: view for rank, view in evidence.job.ranks.items() if view.stack is not None and view.stack.threads}
+    loads = [rank for rank, view in stacks.items() if _loads(view)]
+    if len(loads) < MOST_STACKS or 2 * len(loads) <= len(stacks):
+        return ()
+    says = f"{ranks_said(loads)} of {len(stacks)}: main thread in {stacks[loads[0]].waits}"
+    return (Reason(says, stacks[loads[0]].ref("rank.stack")),)
+
+
+def _loads(view: RankView) -> bool:
+    waits = view.waits
+    return waits is not None and (waits.kind == "data loader" or "data loader" in waits.within)
+
+
+def _most_in_loader(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Without step times: most ranks are in their loader at the one moment that their stacks tell of."""
+    because = _in_loader(evidence)
+    if because and not any(_loads(one.view) for one in evidence.suspects.values()):
+        says = "Most ranks wait for their data at once"
+        yield Hypothesis(CAUSE, {}, says, because, ("most_in_loader",), would_change=("a second look at all stacks",))
 
 
 def _strength(suspect: Suspect, proven: bool) -> str:

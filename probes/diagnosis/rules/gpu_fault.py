@@ -278,9 +278,12 @@ def _uses(visible: object, local_rank: int | None, index: int | None) -> bool:
 
 
 def _out_of_memory(evidence: Evidence) -> Iterator[Hypothesis]:
-    for event, log, seen in evidence.job.said("cuda_error"):
-        if "out of memory" not in event.text.lower() or event.rank is None:
-            continue
+    full = [one for one in evidence.job.said("cuda_error") if "out of memory" in one[0].text.lower()]
+    for event, log, seen in full[:1] if all(one[0].rank is None for one in full) else ():
+        node = {"node": seen.node} if seen.node else {}
+        says = f"A rank{f' on {seen.node}' if seen.node else ''} ran out of GPU memory"
+        yield Hypothesis(FULL, node, says, (quoted(event, log, seen),), ("cuda_out_of_memory",))
+    for event, log, seen in (one for one in full if one[0].rank is not None):
         view = evidence.job.view(event.rank)
         yield Hypothesis(
             FULL,

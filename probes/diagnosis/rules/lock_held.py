@@ -18,6 +18,7 @@ CAUSE = "cpu.gil_contention"
 # Native code that waits for other ranks or for the device gives the lock away: nobody is held up by who takes it.
 GIVES_AWAY = ("collective", "p2p", "barrier", "store", "start", "destroy", "device sync", "sleep", "stopped")
 MOST = 4
+CROWD = 2  # judgement: one thread that computes takes its turns; several leave little to the main thread
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -26,6 +27,25 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if view.stack is not None and (told := _holder(view, view.stack)) is not None:
             name, twice, reason = told
             held.setdefault((name, twice), []).append((view, reason))
+    crowded = [
+        (view, found)
+        for view in evidence.job.ranks.values()
+        if view.stack is not None and (found := _crowd(view, view.stack)) is not None
+    ]
+    for view, (many, name, reason) in crowded[:MOST]:
+        yield Hypothesis(
+            CAUSE,
+            view.subject,
+            f"{view.headline}: {many} threads beside the main, such as {name}, compute in Python and need its lock",
+            (reason,),
+            ("threads_compute_beside",),
+            would_change=("py-spy record --gil: whether the main thread gets the lock",),
+            ranks=frozenset({view.rank}),
+            nodes=frozenset({view.node}),
+        )
+    busy = [view.rank for view, _ in crowded]
+    held = {key: [one for one in some if one[0].rank not in busy] for key, some in held.items()}
+    held = {key: some for key, some in held.items() if some}
     said = {event.rank: (event, log, seen) for event, log, seen in evidence.job.said("gil_stuck")}
     for (name, twice), some in held.items():
         views = [view for view, _ in some]
@@ -69,9 +89,34 @@ def _holder(view: RankView, stack: ProcessStack) -> tuple[str, bool, Reason] | N
     name, times = names.most_common(1)[0]
     at = next((look.holder_at for look in looks if look.holder == name and look.holder_at), "")
     where = f" at {at}" if at else ""
+    if len(names) > 1:  # threads of one pool
+        name, times = f"{name} or another", sum(names.values())
     seen = f"in {times} of {len(looks)} looks"
     says = f"rank {view.rank}: thread {name} holds the lock{where} {seen}, main thread in {waits}"
     return name, times > 1, Reason(says, view.ref("rank.stack"))
+
+
+def _crowd(view: RankView, stack: ProcessStack) -> tuple[int, str, Reason] | None:
+    """(how many, one of them, the reason) where several threads compute in Python beside the main thread, at all of
+    several looks. Whoever sleeps stays at its line; who computes moves or runs, and needs the lock for each line."""
+    looks = [look for look in (stack.look, *stack.earlier) if look.frames]
+    if len(looks) < 2 or (view.waits is not None and view.waits.kind in GIVES_AWAY):
+        return None
+    if any(look.gil or look.active for look in looks):
+        return None
+    places: dict[str, set[str]] = {}
+    runs: set[str] = set()
+    for look in looks:
+        for name, at, active in look.beside:
+            places.setdefault(name, set()).add(at)
+            runs |= {name} if active else set()
+    always = [name for name in places if all(any(name == one for one, _, _ in look.beside) for look in looks)]
+    moves = [name for name in always if len(places[name]) > 1 or name in runs]
+    if len(moves) < CROWD or not runs & set(moves):
+        return None
+    at = min(places[moves[0]])
+    says = f"rank {view.rank}: {len(moves)} other threads run Python code at {len(looks)} looks, such as {moves[0]}"
+    return len(moves), moves[0], Reason(f"{says} at {at}", view.ref("rank.stack"))
 
 
 RULE = Rule((CAUSE,), judge)

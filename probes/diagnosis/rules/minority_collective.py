@@ -95,7 +95,7 @@ def _cycle(evidence: Evidence, cycle: Sequence[int]) -> Hypothesis:
     listed = "; ".join(f"{ranks_said(list(stall.waiting))} in {stall.called}" for stall in stalls[:4])
     because = tuple(_in(evidence, stall) for stall in stalls[:6])
     says = "Ranks wait for each other in a circle across groups"
-    signal = "groups_crossed" if all(stall.sure for stall in stalls) else "groups_crossed_by_guess"
+    signal = "groups_crossed" if all(stall.sure or not stall.perhaps for stall in stalls) else "groups_crossed_by_guess"
     return _crossed(evidence, odd, cycle, f"{says}{{}}: {listed}", because, signal)
 
 

@@ -11,6 +11,7 @@ from probes.diagnosis.suspects import shared
 
 CAUSE = "fw.nan_gradient"
 APART_S = 1.0  # judgement: what came by a reduction is met by all within a step
+OFTEN = 3  # judgement: a scaler that skips a step or two is as it should be
 MOST = 6  # ranks whose lines are told
 Said = tuple[LogEvent, RankLog, Seen]
 
@@ -28,13 +29,48 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         yield _hypothesis([evidence.job.view(rank)], says, [first[rank]], "nan_then_behind")
     alone = sorted(set(first) - late, key=lambda rank: (first[rank][0].at is None, first[rank][0].at or 0.0, rank))
     if not alone:
+        yield from _loss(evidence, bool(first))
         return
     moments = [first[rank][0].at for rank in alone[:2]]
     leads = len(moments) == 2 and None not in moments and (moments[1] or 0.0) - (moments[0] or 0.0) >= APART_S
     when = ", before all others" if leads else ""
     some = [first[rank] for rank in alone[:MOST]]
     views = [evidence.job.view(rank) for rank in (alone[:1] if leads else alone)]
-    yield _hypothesis(views, f"met NaN or infinity{when}", some, "nan_in_log")
+    signal = "loss_stays_nan" if any(_stays(evidence, first[rank]) for rank in alone) else "nan_in_log"
+    yield _hypothesis(views, f"met NaN or infinity{when}", some, signal)
+
+
+def _loss(evidence: Evidence, told: bool) -> Iterator[Hypothesis]:
+    """Lines that no rank marks: a job prints its loss once for all."""
+    said = [one for one in evidence.job.said("nan") if one[0].rank is None]
+    staying = [one for one in said if _stays(evidence, one)]
+    if told or not said:
+        return
+    some = staying or said
+    yield Hypothesis(
+        CAUSE,
+        {},
+        "The loss is NaN or infinite, and stays so" if staying else "A log tells of NaN or infinity",
+        tuple(quoted(*one) for one in some[:MOST]),
+        ("loss_stays_nan" if staying else "nan_in_log",),
+        would_change=("finite values in later steps", "the rank that met it first: TORCH_NCCL_NAN_CHECK=1"),
+    )
+
+
+def _stays(evidence: Evidence, one: Said) -> bool:
+    """Whether the writer told of it again and again, and of no finite step after it; or its loss scale is used up."""
+    event, log, _ = one
+    if event.name == "loss scale":
+        return True
+    if event.count < OFTEN:
+        return False
+    steps = (step for step, other, _ in evidence.job.said("progress") if other is log and step.rank == event.rank)
+    return all(_last(step) < _last(event) for step in steps)
+
+
+def _last(event: LogEvent) -> int:
+    last = event.more.get("last_place")
+    return last if isinstance(last, int) else event.line or event.offset or 0
 
 
 def _hypothesis(views: list[RankView], says: str, some: list[Said], signal: str) -> Hypothesis:

@@ -10,6 +10,7 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone
 
 CAUSE = "fw.timeout_too_short"
+NEAR = 0.8  # of the limit; judgement
 LOW_MS = 60_000  # judgement: limits are minutes; torch's own are 10 and 30 min
 
 
@@ -30,10 +31,14 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if longest is not None and longest[0] > limit:
         because.append(longest[1])
         signals.append("step_longer_than_limit")
+    elif longest is not None and longest[0] >= NEAR * limit:
+        because.append(longest[1])
+        signals.append("step_near_limit")
     if not signals:
         return
-    signals += ["limit_is_low"] if limit < LOW_MS else []
-    says = f"a step takes {longest[0] / 1000:.0f} s" if longest and longest[0] > limit else "the work ended after it"
+    signals += ["limit_is_low"] if limit <= LOW_MS else []
+    near = longest is not None and longest[0] >= NEAR * limit
+    says = f"a step takes {longest[0] / 1000:.0f} s" if longest and near else "the work ended after it"
     yield Hypothesis(
         CAUSE,
         {},

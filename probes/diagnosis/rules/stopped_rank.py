@@ -22,7 +22,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for view in stopped:
         process, stack = view.process, view.stack
         state = process.state if process is not None else stack.state if stack is not None else "T"
-        word, signal = WORDS[state]
+        word, signal = WORDS.get(state, ("frozen by its control group", "state_stopped"))
         holder = f" by {process.tracer or 'process'} ({process.tracer_pid})" if process and process.tracer_pid else ""
         place = f", at {waits.at.short}" if (waits := view.waits) and waits.at else ""
         subject: dict[str, str | int] = {"rank": view.rank} | ({"node": view.node} if view.node else {})

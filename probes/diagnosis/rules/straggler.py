@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from probes.catalog._flight_recorder_facts import Group
 from probes.diagnosis.comparing import operation
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.job import RankView
+from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.step_times import late_rank, step_times
 
 CAUSE = "fw.rank_straggler"
 LEAST = 3  # collectives in which the same rank is last
@@ -51,6 +52,19 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 nodes=frozenset({view.node}),
             )
             break
+    slow = late_rank(step_times(evidence))
+    if slow is not None and slow.rank not in told and not slow.by_data:
+        view = evidence.job.view(slow.rank)
+        yield Hypothesis(
+            CAUSE,
+            view.subject,
+            f"{view.headline} is {1000 * slow.gap_s:.0f} ms slower than the others in its steps, and they wait for it",
+            (quoted(*slow.parts.said, slow.says),),
+            ("late_by_step_times",),
+            would_change=("steps in which another rank is the slow one", "what makes it slow: clock, memory, link"),
+            ranks=frozenset({slow.rank}),
+            nodes=frozenset({view.node}),
+        )
 
 
 def _groups(evidence: Evidence) -> dict[str, dict[int, tuple[RankView, Group]]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._log_events import QUIET
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.suspects import shared
@@ -30,6 +31,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             if words in text:
                 found.setdefault((cause, signal, says), {}).setdefault(rank, reason)
     for (cause, signal, says), by_rank in found.items():
+        if signal == "unwaited_at_exit" and len(by_rank) > 1 and not _failed(evidence):
+            signal = "unwaited_at_regular_exit"
         views = [evidence.job.view(rank) for rank in sorted(rank for rank in by_rank if rank is not None)]
         subject, called = shared(views) if views else ({}, "A rank")
         yield Hypothesis(
@@ -44,9 +47,17 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         )
 
 
+def _failed(evidence: Evidence) -> bool:
+    """Whether any log tells of an error: who is ended in the middle of a step leaves collectives without a wait."""
+    harmless = QUIET | {"unwaited", "nccl_warn", "ranks_restarted"}
+    return any(event.kind not in harmless for event, _, _ in evidence.job.events)
+
+
 def _lines(evidence: Evidence) -> Iterator[tuple[str, int | None, Reason]]:
     """Errors, and the last lines of each log, with the rank that wrote them."""
-    for event, log, seen in evidence.job.said("traceback", "cuda_error", "fatal_signal", "ddp_unused", "nan"):
+    for event, log, seen in evidence.job.said(
+        "traceback", "cuda_error", "fatal_signal", "ddp_unused", "nan", "unwaited"
+    ):
         yield f"{event.name}: {event.text}", event.rank, quoted(event, log, seen)
     for seen in evidence.of("rank.log"):
         for log in seen.facts.logs:

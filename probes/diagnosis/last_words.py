@@ -1,0 +1,80 @@
+"""The last that each writer of a log told of where it is: a step, a bar, a checkpoint.
+
+Shape    last_said(evidence) -> {(rank or None, file): the event}
+Errors   none
+"""
+
+from __future__ import annotations
+
+import re
+
+from probes.catalog._log_events import LogEvent
+from probes.diagnosis.core import Evidence
+from probes.diagnosis.log_evidence import Said
+
+_ENDED = re.compile(r"(?<!be )(?<!being )saved|loaded|done|finished|complete|took|success", re.I)  # of a checkpoint
+_WRITTEN = re.compile(r"written|wrote|uploaded", re.I)  # all of it, or so much until now
+_PART = re.compile(
+    r"(\d{1,12}(?:[.,]\d{1,6})?) ?(?:[kKMGT]i?B)? ?(?:/|of) ?(\d{1,12}(?:[.,]\d{1,6})?)|(\d{1,3})(?:\.\d)? ?%"
+)
+# Bars of data sets (Hugging Face datasets) and of who tokenises with them: accelerate#2528, LlamaFactory#1196.
+_PREPARES = re.compile(
+    r"(?:Map|Filter|Running tokenizer|Generating \w{1,20} split|Grouping texts|Converting format)\b"
+    r"[^|%]{0,80}\d{1,3}%\|"
+    r"|(?i:tokeni[sz]|preprocess|indexing|packing)\w{0,6}\b[^|]{0,80}\d"
+)
+
+_EVALUATES = re.compile(r"(?i:\b(?:evaluat|validat|testing|predicting|generating)\w{0,6})\b[^|]{0,80}\d")
+
+
+def last_said(evidence: Evidence) -> dict[tuple[int | None, str], Said]:
+    """By rank and file; lines that nothing marks are of one writer per file."""
+    found: dict[tuple[int | None, str], Said] = {}
+    for one in evidence.job.said("checkpoint", "progress", "compiling"):
+        key = (one[0].rank, one[1].file if one[0].rank is None else "")
+        if key not in found or _place(one[0]) >= _place(found[key][0]):
+            found[key] = one
+    return found
+
+
+def _place(event: LogEvent) -> tuple[float, int]:
+    last = event.more.get("last_place")
+    return event.last_at or 0.0, last if isinstance(last, int) else event.line or event.offset or 0
+
+
+def unfinished_checkpoint(event: LogEvent) -> bool:
+    """Whether it begins to write or read one, or is in the middle of it."""
+    if event.kind != "checkpoint":
+        return False
+    if _ENDED.search(event.text):
+        return False
+    part = _share(event.text)
+    return part < 1.0 if part is not None else _WRITTEN.search(event.text) is None
+
+
+def unfinished_preparation(event: LogEvent) -> bool:
+    """Whether it prepares data, and is not at its end."""
+    part = _share(event.text)
+    return event.kind == "progress" and _PREPARES.search(event.text) is not None and part is not None and part < 1.0
+
+
+def unfinished_evaluation(event: LogEvent) -> bool:
+    """Whether it evaluates, and is not at the end of that."""
+    part = _share(event.text)
+    return event.kind == "progress" and _EVALUATES.search(event.text) is not None and part is not None and part < 1.0
+
+
+def compiles(event: LogEvent) -> bool:
+    """Whether torch said that it compiles, and nothing since then."""
+    return event.kind == "compiling"
+
+
+def _share(text: str) -> float | None:
+    """How much of it is done, by `31.7 of 412.6 GB`, `200/1000` or `88%`; None where it does not tell."""
+    found = _PART.search(text)
+    if found is None:
+        return None
+    if found[3]:
+        return int(found[3]) / 100
+    whole = float(found[2].replace(",", ""))
+    return float(found[1].replace(",", "")) / whole if whole else None
