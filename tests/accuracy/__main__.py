@@ -75,18 +75,17 @@ def _plain(one: Judged) -> dict[str, Any]:
 
 
 def _wrong(console: Console, judged: Sequence[Judged], in_full: bool) -> None:
-    """Wrong ones of the tuning split with what was said; of the test split the names only, so that nobody writes a rule
-    for one."""
+    """Wrong ones of the tuning split with what was said. Of the test split not even names, which tell the cause: nobody
+    shall write a rule for one."""
     for one in judged:
-        if one.right and not in_full:
+        if (one.right or one.case.split == "test") and not in_full:
             continue
         console.print(f"{'right' if one.right else 'wrong'}  {one.case.split:<6} {one.case.name}", markup=False)
-        if one.case.split == "tuning" or in_full:
-            truths = "; ".join(str(dict(truth)) for truth in (*one.case.accepted, *one.case.second))
-            console.print(f"       is    {truths}", markup=False)
-            for cause, subject, share in one.said[:3]:
-                console.print(f"       said  {share:.2f} {cause} {subject}", markup=False)
-            console.print(f"       {one.says}", markup=False, style="dim")
+        truths = "; ".join(str(dict(truth)) for truth in (*one.case.accepted, *one.case.second))
+        console.print(f"       is    {truths}", markup=False)
+        for cause, subject, share in one.said[:3]:
+            console.print(f"       said  {share:.2f} {cause} {subject}", markup=False)
+        console.print(f"       {one.says}", markup=False, style="dim")
 
 
 def _tallies(console: Console, judged: Sequence[Judged]) -> None:
