@@ -71,7 +71,7 @@ def test_one_field_is_enough_and_every_node_is_asked(
     expect(page.get_by_text("you command")).to_be_visible()
     expect(page.get_by_text("capture suite started on 3 nodes")).to_be_visible()
     captured(page)
-    expect(page.get_by_text("connection refused").first).to_be_visible()
+    expect(page.get_by_text("connection refused").locator("visible=true").first).to_be_visible()
     check_accessibility(page)
 
 

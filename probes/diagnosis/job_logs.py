@@ -29,13 +29,15 @@ def add_logs(job: Job, evidence: Evidence) -> None:
                 _log(job, one, log)
     _given_logs(job, evidence)
     _apart(job)
-    for event, _, _ in job.events:  # NCCL's lines begin with the node's name
+    for event, log, _ in job.events:  # NCCL's lines begin with the node's name
         host = event.more.get("host")
         if event.rank is not None and isinstance(host, str) and not job.view(event.rank).node:
             job.view(event.rank).node = next((node for node in evidence.nodes if same_host(node, host)), host)
         if event.kind == "torchrun_failure" and len(event.about) == 1 and event.peer not in NOBODY:
             view = job.view(event.about[0])  # torchrun names the node of each rank that failed
-            view.node = view.node or next((node for node in evidence.nodes if same_host(node, event.peer)), event.peer)
+            # In a log that all nodes see the name may be a container's: then only one that a node has counts.
+            unknown = "" if log.how == GIVEN else event.peer
+            view.node = view.node or next((node for node in evidence.nodes if same_host(node, event.peer)), unknown)
 
 
 def _writers(log: RankLog) -> set[int]:

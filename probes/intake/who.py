@@ -63,10 +63,13 @@ class Who:
 
     def folder_node(self, inside: PurePosixPath) -> str:
         """The node by the folder, "" where folders are not nodes."""
+        own = self._own_folder(inside)
+        return own or next((self.told[folder] for folder in inside.parents if folder in self.told), "")
+
+    def _own_folder(self, inside: PurePosixPath) -> str:
+        """The node whose folder a file is in."""
         folder = next((one for one in inside.parents if one in self.nodes), None)
-        if folder is None:
-            return next((self.told[folder] for folder in inside.parents if folder in self.told), "")
-        return self.told.get(folder) or of_report(folder.name) or folder.name
+        return "" if folder is None else self.told.get(folder) or of_report(folder.name) or folder.name
 
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
         """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""
@@ -75,7 +78,8 @@ class Who:
 
     def whole_node(self, inside: PurePosixPath) -> str:
         """The node of what is of a node as a whole."""
-        return self.folder_node(inside) or self.name_node(inside) or self.beside(inside) or self.job_node()
+        near = self._own_folder(inside) or self.name_node(inside) or self.folder_node(inside) or self.beside(inside)
+        return near or self.job_node()
 
     def job_node(self) -> str:
         """The node on which the whole job runs, "" where there are several or that is not known."""
