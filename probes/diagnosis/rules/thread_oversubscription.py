@@ -35,6 +35,8 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     crowded = max(here.runnable or 0, here.load1 or 0.0) > RUNNING * cpus
     if not mine or not (many or (crowded and used > 50 * cpus)) or (others and others[0][1] > BESIDE * cpus):
         return
+    if sum(cpu for _, cpu, _ in others) > used:  # the cores are others': the job's own threads do not fill them
+        return
     unset = here.env is not None and not asked
     because = []
     if threads:
