@@ -44,7 +44,8 @@ def rank_env(rank: int, world: int, job: Mapping[str, str], **more: str) -> dict
 def new_job(**more: str) -> dict[str, str]:
     """Variables that tell one job from all others on this machine."""
     port = str(next(PORTS))
-    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": f"test-{port}", **more}
+    name = f"test-{os.getpid()}-{port}"  # tests run side by side
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": name, **more}
 
 
 class Processes:
@@ -99,7 +100,8 @@ def processes() -> Iterator[Processes]:
 
 def of_job(rows: list[dict[str, Any]], job: Mapping[str, str]) -> list[dict[str, Any]]:
     """The rows of `ranks()` that belong to a job; others may run on this machine."""
-    return [row for row in rows if row["env"].get("MASTER_PORT") == job["MASTER_PORT"]]
+    names = ("MASTER_PORT", "TORCHELASTIC_RUN_ID")
+    return [row for row in rows if all(row["env"].get(name) == job[name] for name in names if name in job)]
 
 
 def as_code(env: Mapping[str, str]) -> str:
