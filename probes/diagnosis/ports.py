@@ -107,11 +107,6 @@ class Ports:
             self._by_node = (tuple(self.views), mine, by_node)
         return self._by_node[1]
 
-    @property
-    def counted_twice(self) -> bool:
-        """Whether any counter was seen at two times."""
-        return any(view.changes for view in self.views.values())
-
     def on(self, node: str) -> list[PortView]:
         return self._by_node[2].get(node, []) if self.of_nodes else []
 

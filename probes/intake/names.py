@@ -130,8 +130,3 @@ def nodes_of(
         if len(same) > 1 and same & whole:
             found |= same
     return found
-
-
-def node_in(path: PurePosixPath, nodes: set[PurePosixPath]) -> str:
-    """The node whose folder a file is in, "" when it is in none."""
-    return next((folder.name for folder in path.parents if folder in nodes), "")

@@ -50,11 +50,6 @@ class Judged:
         return self.case.control and bool(self.said) and self.said[0][0] not in NOTHING
 
     @property
-    def cause_alone(self) -> bool:
-        """The cause is right, the subject perhaps not."""
-        return bool(self.said) and any(self.said[0][0] == truth["cause"] for truth in self._truths)
-
-    @property
     def _truths(self) -> tuple[Truth, ...]:
         return self.case.accepted + self.case.second
 

@@ -109,12 +109,6 @@ def _by_event(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Sai
         )
 
 
-def _active_now(evidence: Evidence, node: str, hca: str) -> bool:
-    """The adapter's ports are up at a look, so the one that went down came back."""
-    views = [one for one in evidence.ports.of_nodes if hca and one.hca == hca and one.node in (node, "") and one.facts]
-    return bool(views) and all(one.facts is not None and one.facts.state == "ACTIVE" for one in views)
-
-
 def _switch(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Said]) -> Hypothesis:
     nodes = {node for node, _ in down}
     return Hypothesis(
