@@ -136,8 +136,10 @@ def server() -> Iterator[Golden15]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """The system's Chromium. Per module: while Playwright's loop runs in a thread, async tests cannot."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    # Five seconds are a claim about speed, and this is not where speed is looked at: the machine may be busy.
+    expect.set_options(timeout=20_000)
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert program, "chromium is missing: apt install chromium"
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -105,6 +105,7 @@ def test_the_page_of_drills_starts_one_and_its_pages_are_marked(newcomer: Any, c
     expect(page.get_by_role("link", name=re.compile("^INC-"))).to_be_visible()
 
 
+@pytest.mark.long
 def test_one_that_the_command_started_opens_at_the_address_it_prints(newcomer: Any, fresh: Golden15) -> None:
     address = manage(fresh, "drill", "gpu-off-bus").strip()
     newcomer.goto(address)

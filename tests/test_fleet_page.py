@@ -135,6 +135,7 @@ def test_without_javascript_a_reload_shows_the_same(lab: Lab, open_page: Callabl
     raise AssertionError("never ready")
 
 
+@pytest.mark.long
 @pytest.mark.needs_root
 def test_a_worker_killed_in_the_middle_of_a_check_is_replaced_and_the_check_ends(
     lab: Lab, golden15: Golden15, open_page: Callable[..., Any]

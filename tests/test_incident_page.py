@@ -24,10 +24,13 @@ from tests.support.sshd_nodes import Lab, free_port
 from tests.support.wait import until
 
 pytestmark = pytest.mark.browser
-
-
 PROBES = len(suites.SUITES["capture"].probes)
-ON_BOTH = pytest.mark.parametrize("golden15", ["sqlite", "postgresql"], indirect=True)
+
+
+def on_both(sample: str) -> pytest.MarkDecorator:
+    """On both databases by `make long`; otherwise on one, as the services under the page are tested on both."""
+    databases = [pytest.param(one, marks=[] if one == sample else pytest.mark.long) for one in ("sqlite", "postgresql")]
+    return pytest.mark.parametrize("golden15", databases, indirect=True)
 
 
 def three_nodes(lab: Lab) -> None:
@@ -75,7 +78,7 @@ def test_one_field_is_enough_and_every_node_is_asked(
     check_accessibility(page)
 
 
-@ON_BOTH
+@on_both("postgresql")
 def test_the_matrix_fills_live_two_browsers_agree_and_a_reload_shows_the_same(
     lab: Lab, open_page: Callable[..., Any], golden15: Golden15
 ) -> None:
@@ -175,7 +178,7 @@ def test_nothing_overflows_and_axe_is_content_at_each_size(
 # Forty nodes on one machine starve whatever runs beside them: the sample has fewer.
 @pytest.mark.needs_root
 @pytest.mark.parametrize("count", [8, pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
-@ON_BOTH
+@on_both("sqlite")
 def test_a_worker_killed_in_the_middle_of_a_capture_costs_nothing(
     lab: Lab, open_page: Callable[..., Any], golden15: Golden15, count: int
 ) -> None:

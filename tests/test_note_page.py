@@ -122,7 +122,7 @@ def kept_notes(page: Any) -> list[str]:
     return list(page.evaluate("Object.keys(sessionStorage).filter((place) => place.startsWith('note-'))"))
 
 
-@pytest.mark.parametrize("left", ["by the button", "by an expired session"])
+@pytest.mark.parametrize("left", ["by the button", pytest.param("by an expired session", marks=pytest.mark.long)])
 def test_the_next_person_in_this_tab_has_a_field_of_their_own(
     page: Any, visit: Callable[..., Any], server: Golden15, left: str
 ) -> None:
@@ -150,6 +150,7 @@ def test_the_next_person_in_this_tab_has_a_field_of_their_own(
         expect(field(tab)).to_have_value("for rosa's eyes")
 
 
+@pytest.mark.long
 def test_a_key_that_somebody_else_used_is_said_and_the_next_try_has_another(
     page: Any, visit: Callable[..., Any], server: Golden15
 ) -> None:
@@ -183,6 +184,7 @@ def test_who_is_taken_out_of_the_fleet_keeps_the_unsent_note_on_screen(
     expect(other.get_by_text("There is no such page")).to_be_visible(timeout=20_000)
 
 
+@pytest.mark.long
 def test_who_is_signed_out_elsewhere_keeps_the_unsent_note_and_can_send_it_after_signing_in(
     page: Any, visit: Callable[..., Any], server: Golden15
 ) -> None:

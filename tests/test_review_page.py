@@ -44,6 +44,7 @@ def a_response(page: Any, server: Golden15) -> None:
     """Named, accepted, acted on, advancing."""
     given(server, page.url, STOPPED_RANK)
     expect(page.get_by_text("Verdict: Rank 1")).to_be_visible()
+    expect(page.get_by_role("region", name="Verdict").locator(".lead")).to_contain_text("Rank 1")
     page.locator("main").focus()
     page.keyboard.press("a")
     with page.expect_navigation():

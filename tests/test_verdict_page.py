@@ -91,6 +91,7 @@ def test_the_keyboard_alone_accepts_asks_why_and_rejects(page: Any, server: Gold
 
 def test_each_reason_opens_the_reading_that_it_rests_on(page: Any, server: Golden15) -> None:
     given(server, page.url, STOPPED_RANK)
+    expect(panel(page)).to_contain_text(STOPPED)
     panel(page).get_by_role("link", name="nowhere-2").first.click()
     drawer = page.get_by_role("dialog", name="Evidence")
     expect(drawer.get_by_role("heading", name="nowhere-2")).to_contain_text("rank.stack")
@@ -103,8 +104,10 @@ def test_each_reason_opens_the_reading_that_it_rests_on(page: Any, server: Golde
 
 def test_what_somebody_types_and_where_they_are_survives_news(page: Any, server: Golden15) -> None:
     given(server, page.url, STOPPED_RANK)
+    expect(panel(page)).to_contain_text(STOPPED)
     page.locator("main").focus()
     page.keyboard.press("x")
+    expect(page.get_by_label("Why is it not this?")).to_be_focused()
     page.keyboard.type("it was me")
     ranking = panel(page).locator("input[name=ranking]").first
     before = ranking.input_value()

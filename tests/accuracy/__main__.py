@@ -1,4 +1,4 @@
-"""python -m tests.accuracy [--json FILE] [--only WORD] [--fit]    Judge all cases; how often is the verdict right?
+"""python -m tests.accuracy [FOLDER] [--json FILE] [--only WORD] [--fit]    Judge cases; is the verdict right?
 
 Exit status: 0 the goals of the test split are met, 1 they are not, 2 a case is malformed. --only prints cases in full.
 """
@@ -20,7 +20,7 @@ from rich.table import Table
 
 from probes.explain import explain
 from tests.accuracy import fitting, peers
-from tests.accuracy.cases import LANES, Case, cases, neutral
+from tests.accuracy.cases import FOLDER, LANES, Case, cases, neutral
 from tests.accuracy.score import Judged, Tally, reliability, tally
 
 GOAL_TOP1 = 0.95
@@ -45,12 +45,13 @@ def _row(case: Case) -> Row:
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.accuracy", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER, help="other cases than those of tests/cases")
     parser.add_argument("--json", type=Path, help="also write every verdict to this file")
     parser.add_argument("--only", default="", help="only cases with this in their name, with what was said")
     parser.add_argument("--fit", action="store_true", help="the tempering that fits the tuning split best")
     chosen = parser.parse_args(words)
     try:
-        found = [one for one in cases() if chosen.only in one.name]
+        found = [one for one in cases(chosen.folder) if chosen.only in one.name]
     except ValueError as error:
         print(f"accuracy: {error}", file=sys.stderr)
         return 2
@@ -62,6 +63,7 @@ def main(words: Sequence[str]) -> int:
     console = Console(highlight=False, soft_wrap=True, width=140)
     _wrong(console, judged, bool(chosen.only))
     _tallies(console, judged)
+    _shortfalls(console, judged)
     _reliability(console, judged)
     _peers(console, rows)
     if chosen.json:
@@ -107,6 +109,13 @@ def _tallies(console: Console, judged: Sequence[Judged]) -> None:
     )
 
 
+def _shortfalls(console: Console, judged: Sequence[Judged]) -> None:
+    """How the wrong ones are wrong, in numbers only."""
+    for split in ("tuning", "test"):
+        counts = Counter(one.shortfall for one in judged if one.case.split == split and not one.right)
+        console.print(f"{split}, wrong: " + ("; ".join(f"{n} {says}" for says, n in counts.most_common()) or "none"))
+
+
 def _tally_row(table: Table, name: str, told: Tally, style: str = "") -> None:
     if told.n:
         first, three = f"{100 * told.top1 / told.n:.0f} %", f"{100 * told.top3 / told.n:.0f} %"
@@ -136,7 +145,7 @@ def _peers(console: Console, rows: Sequence[Row]) -> None:
 
 
 def _goals(console: Console, judged: Sequence[Judged]) -> int:
-    told = tally([one for one in judged if one.case.split == "test"])
+    told = tally([one for one in judged if one.case.split == "test"] or judged)
     goals = {
         f"first right {100 * told.top1 / max(1, told.n):.0f} % (goal 95 %)": told.top1 >= GOAL_TOP1 * told.n,
         f"wrong at 0.8 or more {told.confidently_wrong} (goal 0)": told.confidently_wrong == 0,

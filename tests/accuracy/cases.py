@@ -38,11 +38,7 @@ class Case:
     accepted: tuple[Truth, ...]
     second: tuple[Truth, ...]
     evidence: Path
-
-    @property
-    def split(self) -> Split:
-        """Nobody's choice: by the name."""
-        return "test" if hashlib.sha256(self.name.encode()).digest()[0] % 2 else "tuning"
+    split: Split
 
     @property
     def control(self) -> bool:
@@ -51,8 +47,14 @@ class Case:
 
 
 def cases(folder: Path = FOLDER) -> list[Case]:
-    """Every case, by name."""
+    """Every case of a folder, by name."""
     return [case(place.parent) for place in sorted(folder.glob("*/case.toml"))]
+
+
+def split(folder: Path) -> Split:
+    """Of a case of tests/cases it is nobody's choice: by the name. All others are there to learn from."""
+    odd = hashlib.sha256(folder.name.encode()).digest()[0] % 2
+    return "test" if odd and folder.parent.resolve() == FOLDER.resolve() else "tuning"
 
 
 def case(folder: Path) -> Case:
@@ -68,7 +70,7 @@ def case(folder: Path) -> Case:
     evidence = (folder / told.get("evidence_from", "evidence")).resolve()
     if words["lane"] not in LANES or not accepted or not evidence.exists():
         raise ValueError(f"{folder.name}: needs a lane of {', '.join(LANES)}, an accepted cause, and evidence")
-    return Case(folder.name, accepted=accepted, second=second, evidence=evidence, **words)
+    return Case(folder.name, accepted=accepted, second=second, evidence=evidence, split=split(folder), **words)
 
 
 def _truths(rows: list[dict[str, Any]]) -> tuple[Truth, ...]:

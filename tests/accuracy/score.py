@@ -42,6 +42,18 @@ class Judged:
         return self.said[0][2] if self.said else 0.0
 
     @property
+    def shortfall(self) -> str:
+        """How a wrong verdict is wrong."""
+        cause = self.said[0][0] if self.said else "unknown"
+        if self.case.control:
+            return "do not see that all is well" if cause in NOTHING else "find a cause where there is none"
+        if any(cause == truth["cause"] for truth in self._truths):
+            return "name the cause but another subject"
+        if self.among_three:
+            return "have the right one second or third"
+        return "say that nothing is found" if cause in NOTHING else "name another cause"
+
+    @property
     def confidently_wrong(self) -> bool:
         return not self.right and self.share >= CONFIDENT
 
