@@ -15,8 +15,8 @@ help:
 	@echo "make test      set up, check and test everything"
 	@echo "make lab       install torch into .venv-lab: then make test also runs real training jobs"
 	@echo "make long      the tests too long for every change: all hangs of real training jobs, many nodes; 20 minutes, as root"
-	@echo "make accuracy judge all cases of tests/cases and print how often the verdict is right; beside torch's own tools after make lab"
-	@echo "make bench   measure how fast files and readings are judged, beside the tools that people have; 10 minutes, 2 GB in /tmp"
+	@echo "make accuracy  judge all cases of tests/cases (or FOLDER=...) and print how often the verdict is right; beside torch's own tools after make lab"
+	@echo "make bench     measure how fast files and readings are judged, beside the tools that people have; 10 minutes, 2 GB in /tmp"
 	@echo "make check     only what needs no running: lint, format, types, imports, settings, migrations"
 	@echo "make fix       let ruff fix and format"
 	@echo "make lock      write the lock files again after a change of requirements"
@@ -43,7 +43,7 @@ test: dev
 	@.ci/check all
 
 accuracy: dev
-	@$(VENV)/python -m tests.accuracy
+	@$(VENV)/python -m tests.accuracy $(FOLDER)
 
 bench: dev
 	@$(VENV)/python -m tests.bench $(ROWS)
