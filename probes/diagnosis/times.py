@@ -19,6 +19,7 @@ Old = Literal["yes", "perhaps", ""]
 # What a rank writes while it starts or goes on: of whatever happened well before, the job did not stop.
 GOES_ON = ("nccl_init_start", "nccl_init_done", "nccl_version", "nccl_topology", "nccl_net", "progress")
 MARGIN_S = 60.0  # judgement: logs of one moment are this close
+LONG_S = 6 * 3600.0  # judgement: what happened so long before the last sign of the job did not stop it
 STEP_S = 120.0  # judgement: a step that is under way may still end after a fault
 ZONES_S = 14 * 3600.0
 _FORMS = (
@@ -64,6 +65,8 @@ class Times:
         self.first = _ends(((event, node, self._log(event, node)) for event, node in events), min)
         last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")
         self.last = _ends(last, max)
+        signs = ((event, seen.node, self._log(event, seen.node)) for event, _, seen in evidence.job.events)
+        self.last_sign = _ends(signs, max)
 
     @property
     def lasted(self) -> float | None:
@@ -78,7 +81,7 @@ class Times:
         """A node's time by our clock."""
         return None if at is None else at - self.offsets.get(node, 0.0)
 
-    def old(self, node: str, at: float | None, stamp: str) -> Old:
+    def old(self, node: str, at: float | None, stamp: str = "") -> Old:
         """Whether something that happened last at this time was before the job, or before it was seen to go on."""
         start = self.starts.get(node)
         if start is not None and at is not None:
@@ -86,8 +89,13 @@ class Times:
         found: list[Old] = [
             _before(self.corrected(node, at), stamp, self.first, MARGIN_S),
             _before(self.corrected(node, at), stamp, self.last, STEP_S),
+            _before(self.corrected(node, at), stamp, self.last_sign, LONG_S),
         ]
         return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
+
+    def over(self, node: str, at: float | None, stamp: str = "") -> bool:
+        """Whether it is surely old."""
+        return self.old(node, at, stamp) == "yes"
 
 
 def times_of(evidence: Evidence) -> Times:

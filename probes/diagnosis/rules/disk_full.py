@@ -48,7 +48,7 @@ def _old(seen: Seen, code: str, times: Times) -> bool:
     if not code.startswith("kernel.") or seen.facts is None:
         return False
     events = seen.facts.no_space if code == "kernel.no_space" else seen.facts.read_only
-    return bool(events) and all(times.old(seen.node, event.last_at, event.last) == "yes" for event in events)
+    return bool(events) and all(times.over(seen.node, event.last_at, event.last) for event in events)
 
 
 RULE = Rule((CAUSE,), judge)

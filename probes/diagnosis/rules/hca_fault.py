@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.when import before_job
+from probes.diagnosis.times import times_of
 
 CAUSE = "ib.hca_fault"
 
@@ -15,13 +15,17 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen in evidence.of("host.kernel_log"):
         notices = [one for one in seen.facts.hca_notices if one.what in ("health", "firmware")]
         for notice in notices:
-            if not before_job(evidence, notice.last_at):
+            if not times_of(evidence).over(seen.node, notice.last_at):
                 says = f"the driver of {notice.device} reports a fault of it: {notice.text[:160]}"
                 _add(found, evidence, seen.node, notice.device, Reason(says, seen.ref), "hca_health")
         named = {one.device for one in seen.facts.hca_notices} | {one.device for one in seen.facts.links}
         named |= {view.facts.pci for view in evidence.ports.on(seen.node) if view.facts and view.facts.pci}
         for aer in seen.facts.aer:
-            if aer.severity != "corrected" and aer.device in named and not before_job(evidence, aer.last_at):
+            if (
+                aer.severity != "corrected"
+                and aer.device in named
+                and not times_of(evidence).over(seen.node, aer.last_at)
+            ):
                 says = f"PCIe reports {aer.severity} errors of the adapter {aer.device}"
                 _add(found, evidence, seen.node, aer.device, Reason(says, seen.ref), "hca_bus_error")
     for seen, finding in evidence.findings("ib.no_answer"):

@@ -9,7 +9,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import everyone, node_of
 from probes.diagnosis.ports import PortView
-from probes.diagnosis.when import before_job
+from probes.diagnosis.times import times_of
 
 CAUSE = "ib.link_flapping"
 EVENTS = frozenset(("port_event_in_log", "port_error_recovered"))  # what NCCL was told, once
@@ -89,7 +89,7 @@ def _is_up(view: PortView) -> bool:
 
 def _logged(evidence: Evidence, seen: Seen, link: Link, add: object) -> None:
     downs = max(link.drops, link.count // 2 if link.up else link.drops)
-    if not link.up or not downs or before_job(evidence, link.last_at):
+    if not link.up or not downs or times_of(evidence).over(seen.node, link.last_at):
         return
     view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
     view = view or PortView(seen.node, link.name or link.device, 1, ref=seen.ref)

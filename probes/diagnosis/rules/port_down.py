@@ -9,7 +9,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
 from probes.diagnosis.ports import PortView
-from probes.diagnosis.when import before_job
+from probes.diagnosis.times import times_of
 
 CAUSE = "ib.link_down"
 DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
@@ -62,7 +62,12 @@ def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
         for link in seen.facts.links:
             view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
             told = view is not None and view.facts is not None and view.facts.state
-            if link.up is not False or told or link.device not in bad or before_job(evidence, link.last_at):
+            if (
+                link.up is not False
+                or told
+                or link.device not in bad
+                or times_of(evidence).over(seen.node, link.last_at)
+            ):
                 continue
             name = link.name or link.device
             says = f"the kernel saw {name} on {seen.node or 'a node'} go down, and not come back"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
-from probes.diagnosis.when import before_job
+from probes.diagnosis.times import times_of
 
 MEMLOCK, PAIRS = "ib.memlock_limit", "ib.qp_exhausted"
 _CALL = re.compile(
@@ -59,7 +59,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         )
         for seen in evidence.of("host.kernel_log")
         for notice in seen.facts.hca_notices
-        if notice.what == "used up" and nodes & {seen.node, ""} and not before_job(evidence, notice.last_at)
+        if notice.what == "used up"
+        and nodes & {seen.node, ""}
+        and not times_of(evidence).over(seen.node, notice.last_at)
     ]
     if refused:
         yield from _of_refusals(evidence, refused, limits, full, many)

@@ -26,7 +26,7 @@ def _notices(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
     codes = {"reboot": "kernel.reboot", "shutdown": "kernel.reboot", "preemption": "kernel.preempted"}
     for seen in evidence.of("host.kernel_log"):
         for event in seen.facts.notices:
-            if event.what not in codes or times.old(seen.node, event.last_at, event.last) == "yes":
+            if event.what not in codes or times.over(seen.node, event.last_at, event.last):
                 continue
             says = next((f.says for f in seen.findings if f.subject.get("what") == event.what), event.text)
             taken = event.what == "preemption"
