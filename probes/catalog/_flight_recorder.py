@@ -179,25 +179,8 @@ class _Reducer:
             "last": [self._row(group, entry) for entry in group.entries[-self.limits["last"] :]],
             "history": self._history(collectives),
         }
-        told.update(self._configured(group))
+        told.update(values.configured(self.whole, group.name, group.desc, group.pg_id))
         return told
-
-    def _configured(self, group: _Group) -> dict[str, Any]:
-        config, status = self.whole.get("pg_config"), self.whole.get("pg_status")
-        words = None  # type: Any
-        if isinstance(config, dict):
-            words = config.get(group.name)
-            if words is None and group.desc == "default_pg":  # gloo leaves the name out of its configuration
-                words = config.get("")
-        told = None
-        if isinstance(status, dict) and group.pg_id is not None:
-            told = status.get(str(group.pg_id), status.get(group.pg_id))
-        numbers = None
-        if isinstance(told, dict):
-            names = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
-            numbers = [values.whole(told.get(name)) for name in names]
-            numbers = [number if number is not None and number >= 0 else None for number in numbers]
-        return {"ranks": values.folded_ranks(words.get("ranks")) if isinstance(words, dict) else None, "told": numbers}
 
     @staticmethod
     def _seq(entry: Mapping[str, Any]) -> int | None:
