@@ -33,3 +33,12 @@ def test_rows_without_a_header_get_the_columns_that_were_asked_for(tmp_path: Pat
 
 def test_a_folder_may_say_that_it_is_a_node() -> None:
     assert without_keys(PurePosixPath("node=dgx-4/dmesg.txt")) == PurePosixPath("dgx-4/dmesg.txt")
+
+
+def test_what_a_program_printed_is_read_although_its_command_ends_like_a_program(tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text(
+        "$ torchrun --nproc_per_node=2 fit.py\n"
+        "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n$ nvidia-smi -L\n"
+        "GPU 0: NVIDIA A40 (UUID: GPU-11111111-2222-3333-4444-555555555555)\n"
+    )
+    assert {reading.capture.probe for _, reading in intake.read([tmp_path]).readings} >= {"rank.log", "gpu.state"}

@@ -270,5 +270,6 @@ def _command(says: str) -> bool:
 
 
 def _label(says: str) -> str:
-    """A command as the name of a file."""
-    return re.sub(r"[^\w.+-]+", "_", says.strip())[:80].strip("_.") or "part"
+    """A command as the name of a file. What a program printed is no program: torchrun train.py."""
+    name = re.sub(r"[^\w.+-]+", "_", says.strip())[:80].strip("_.") or "part"
+    return f"{name}_out" if " " in says.strip() and name.endswith((".py", ".sh")) else name
