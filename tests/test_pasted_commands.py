@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from probes import intake
 from probes.intake.commands import asked
 from probes.intake.names import without_keys
+from probes.intake.tools import amd_smi
 
 
 def test_a_remote_command_ran_on_the_node_that_it_names() -> None:
@@ -42,3 +43,9 @@ def test_what_a_program_printed_is_read_although_its_command_ends_like_a_program
         "GPU 0: NVIDIA A40 (UUID: GPU-11111111-2222-3333-4444-555555555555)\n"
     )
     assert {reading.capture.probe for _, reading in intake.read([tmp_path]).readings} >= {"rank.log", "gpu.state"}
+
+
+def test_the_monitor_of_amd_smi_tells_load_heat_and_clock() -> None:
+    gpus = amd_smi.read("GPU  POWER  GPU_TEMP  GFX_UTIL  GFX_CLOCK\n  0  511 W     64 °C      98 %   1902 MHz\n").gpus
+    told = gpus[0]
+    assert (told.power_w, told.temperature_c, told.utilisation_percent, told.sm_mhz) == (511.0, 64, 98, 1902)
