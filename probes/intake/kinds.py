@@ -168,7 +168,7 @@ def _json(body: str, name: str) -> Known | Other:
         return Known("stacks", body)
     if '"profiling_name"' in head:
         return Known("dump", "", body.encode("utf-8", "replace"))
-    if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},)', head):
+    if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},(?!\d{1,7}\]<))', head):
         return Other("JSON of no known form")
     return _lines(body, head, name)  # "[rank0]: ..." and "[  12.345678] ..." begin like a list
 
