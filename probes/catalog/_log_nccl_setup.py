@@ -25,7 +25,8 @@ _TEST_ROW = (
 TOPOLOGY_FILE = shape(
     "nccl_topo_file",
     "opology file",
-    r"(?P<name>Could not open|Loading|Dumping)(?: XML)? topology file (?P<where>\S{1,200})(?: ?: (?P<why>[^\n]{1,80}))?",
+    r"(?P<name>Could not open|Loading|Dumping)(?: XML)? topology file (?P<where>\S{1,200})"
+    r"(?: ?: (?P<why>[^\n]{1,80}))?",
 )
 
 # "nranks" are those of this communicator, not of the job.
@@ -86,7 +87,8 @@ SHAPES = (
     shape(
         "nccl_system",
         "=== System",
-        r"=== System : max(?:Bw|Width|Speed) {0,3}(?P<most>\d{1,5}\.\d) total(?:Bw|Width|Speed) {0,3}(?P<total>\d{1,5}\.\d) ===",
+        r"=== System : max(?:Bw|Width|Speed) {0,3}(?P<most>\d{1,5}\.\d) "
+        r"total(?:Bw|Width|Speed) {0,3}(?P<total>\d{1,5}\.\d) ===",
     ),
     shape("nccl_hop", "+ NVL[", r"\+ (?P<name>NVL)\[\d{1,5}\.\d\] - "),
     shape("nccl_hop", " - GPU/", r"\+ (?P<name>PCI|SYS)\[\d{1,5}\.\d\] - GPU/"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
+from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.tools import Tool, tool_of
@@ -21,6 +22,7 @@ Kind = Literal[
     "process",
     "environment",
     "ps",
+    "states",
     "kernel log",
     "nvidia-smi",
     "ras",
@@ -134,10 +136,12 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("environment", text)
     if "NVSMI LOG" in head:
         return Known("nvidia-smi", text)
-    if re.match(r"[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
+    if re.match(r"(?:[^\n]{0,80}\d\d:\d\d[^\n]{0,40}\n)?[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
         return Known("ras", text)
     if is_ps(head):
         return Known("ps", text)
+    if tells_states(text):
+        return Known("states", text)
     if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
         return Known("stacks", text)
     if (tool := tool_of(head, name)) is not None:

@@ -3,7 +3,7 @@
 In virtual machines the guest does not see the switches between GPUs and adapters, so a file tells them. Without it NCCL
 takes every adapter for far away: no GPUDirect, fewer channels; with a wrong one it may not even find NVLink.
 
-Source   NCCL graph/topo.cc and graph/xml.cc: NCCL_TOPO_FILE; the file of topologyd is tried without anybody asking for it
+Source   NCCL graph/topo.cc and graph/xml.cc: NCCL_TOPO_FILE; that of topologyd is tried unasked
 """
 
 from __future__ import annotations
