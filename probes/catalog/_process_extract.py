@@ -210,5 +210,5 @@ def _numbered(found: list[Extract], starters: Mapping[int, int]) -> None:
     for parent, count in starters.items():
         children = sorted((one for one in found if one.ppid == parent and not one.is_worker), key=lambda one: one.pid)
         if len(children) == count and children[-1].pid - children[0].pid < 16 * count:
-            for rank, one in enumerate(children):
+            for rank, one in enumerate(children) if any(one.state in ("T", "t") for one in children) else ():
                 one.variables.setdefault("RANK", rank)
