@@ -100,6 +100,7 @@ class Ping:
     received: int
     smaller: int | None = None
     router: bool = False  # a router told it, not the sender's own interface
+    source: str = ""  # who sent, where the line itself tells it: a table of who reaches whom
 
 
 @dataclass(frozen=True, slots=True)

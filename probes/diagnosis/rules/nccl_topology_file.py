@@ -41,7 +41,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _systems(evidence: Evidence) -> dict[str, tuple[str, Said]]:
-    found = {}
+    found: dict[str, tuple[str, Said]] = {}
     for one in evidence.job.said("nccl_system"):
         value = f"{one[0].more.get('most')} of {one[0].more.get('total')}"
         found.setdefault(node_of(evidence, one), (value, one))
