@@ -104,6 +104,15 @@ class Ping:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """One try to open a TCP connection by hand. `why`: "" where it opened, else no route, timed out, refused."""
+
+    peer: str
+    port: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Mask:
     """CPUs that a thread may use, as ranges."""
 
@@ -123,6 +132,7 @@ class Settings:
     filters_told: bool = False
     sockets: tuple[Socket, ...] = ()
     pings: tuple[Ping, ...] = ()
+    reaches: tuple[Reach, ...] = ()
     masks: tuple[Mask, ...] = ()
     cpus: int | None = None  # logical, online
     cores: int | None = None
