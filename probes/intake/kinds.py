@@ -132,6 +132,8 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Other("says only that a worker server was alive")
     if is_extract(text):
         return Known("process", text)
+    if tells_states(text):
+        return Known("states", text)
     if is_environment(head):
         return Known("environment", text)
     if "NVSMI LOG" in head:
@@ -140,8 +142,6 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("ras", text)
     if is_ps(head):
         return Known("ps", text)
-    if tells_states(text):
-        return Known("states", text)
     if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
         return Known("stacks", text)
     if (tool := tool_of(head, name)) is not None:
