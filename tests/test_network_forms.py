@@ -10,6 +10,7 @@ from probes import intake
 from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
 from probes.diagnosis.ranking import Ranked
+from probes.intake.pasted import parts_of
 from probes.intake.tools import firewall, ip_link, net_dev, ping, reach, thread_settings
 
 
@@ -258,3 +259,9 @@ def test_a_short_part_of_the_step_says_nothing_of_the_limit(tmp_path: Path) -> N
     text = "".join(f"step {n}: rollout 90.0s, metrics all_reduce {n}.1s\n" for n in (1, 2, 3))
     found = first(tmp_path, {"job.log": text + WAITED.format(n=0) + WAITED.format(n=1)})
     assert found.hypothesis.cause != "fw.timeout_too_short"
+
+
+def test_the_prompt_of_a_bare_shell_divides_what_was_pasted() -> None:
+    text = "-bash-5.1$ cat train.log\n[rank1]: ValueError: no such shard\n-bash-5.1$ nvidia-smi -L\n"
+    text += "GPU 0: NVIDIA A40 (UUID: GPU-11111111-2222-3333-4444-555555555555)\n"
+    assert len(parts_of(text)) == 2
