@@ -265,3 +265,15 @@ def test_the_prompt_of_a_bare_shell_divides_what_was_pasted() -> None:
     text = "-bash-5.1$ cat train.log\n[rank1]: ValueError: no such shard\n-bash-5.1$ nvidia-smi -L\n"
     text += "GPU 0: NVIDIA A40 (UUID: GPU-11111111-2222-3333-4444-555555555555)\n"
     assert len(parts_of(text)) == 2
+
+
+def test_the_node_whose_store_port_is_taken_is_named_by_those_who_looked_there(tmp_path: Path) -> None:
+    text = (
+        "[E616 19:02:33.119180633 socket.cpp:778] [c10d] The server socket has failed to listen on any local network "
+        "address. port: 29611, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use\n"
+        "[W616 19:02:34.881009911 TCPStore.cpp:131] [c10d] recvValue failed on SocketImpl(fd=3, addr=[gpu-12]:38810, "
+        "remote=[gpu-11]:{port}): failed to recv, got 0 bytes\n"
+    )
+    found = first(tmp_path / "a", {"job.log": text.format(port=29611)})
+    assert named(found) == ("fw.rendezvous_failed", {"node": "gpu-11"})
+    assert "node" not in first(tmp_path / "b", {"job.log": text.format(port=29999)}).hypothesis.subject
