@@ -103,6 +103,13 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     )  # fmt: skip
 
 
+def _written_by(event: LogEvent, line: Line) -> LogEvent:
+    """With node and process, where the launcher writes them in front of each line."""
+    if not line.host or line.pid is None or "host" in event.more:
+        return event
+    return dataclasses.replace(event, more={**event.more, "host": line.host, "of_pid": line.pid})
+
+
 def _waited(event: LogEvent) -> bool:
     """Whether an exception with this in its message is a consequence of somebody else's fault."""
     return event.secondary or event.kind in WAITS
@@ -153,8 +160,9 @@ class LogReader:
         if raised and event:
             more, secondary = {**raised.more, "because": event.kind}, raised.secondary or _waited(event)
             raised = dataclasses.replace(raised, secondary=secondary, more=more)
+        event = _written_by(event, line) if event else None
         if raised:
-            self._add(raised)
+            self._add(_written_by(raised, line))
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
             self._add(event)
         if event is None or event.kind == "progress":

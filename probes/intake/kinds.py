@@ -49,6 +49,9 @@ _KERNEL = re.compile(
     r"|(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
     r" \S{1,80} kernel:"
 )
+_GPU_BLOCK = re.compile(  # of nvidia-smi -q, cut out of it
+    r"^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0\s{0,4}\n {4}[A-Z][^\n:]{2,50}(?: : [^\n]{0,80})?\n", re.M
+)
 _BY_KERNEL = re.compile(r"dmesg|kern(?:el)?[._-]|journal|kmsg|syslog|messages", re.I)
 # (how a line begins, what the file is): tools that people bring the output of and nothing here reads.
 _TOOLS = (("<system ", "a topology of NCCL: no probe reads it yet"),)
@@ -136,7 +139,7 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("states", text)
     if is_environment(head):
         return Known("environment", text)
-    if "NVSMI LOG" in head:
+    if "NVSMI LOG" in head or _GPU_BLOCK.search(head):
         return Known("nvidia-smi", text)
     if re.match(r"(?:[^\n]{0,80}\d\d:\d\d[^\n]{0,40}\n)?[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
         return Known("ras", text)
@@ -157,10 +160,12 @@ def _json(body: str, name: str) -> Known | Other:
     if '"traceEvents"' in head or '"schemaVersion"' in head[:400]:
         return Other("a trace of the profiler: no probe reads it yet")
     if body[0] == "{":
-        if '"nccl_version"' in head or '"communicators"' in head:
+        if '"communicators"' in head:
             return Known("ras", body)
-        if any(f'"{key}"' in head for key in ("entries", "pg_config", "pg_status")):
+        if any(f'"{key}"' in head for key in ("entries", "pg_config", "pg_status")):  # newer ones tell nccl_version too
             return Known("dump", "", body.encode("utf-8", "replace"))
+        if '"nccl_version"' in head:
+            return Known("ras", body)
         if '"message"' in head and head.count("\n{") < 2:
             return Known("log", body)
         if "wait_counter." in head:

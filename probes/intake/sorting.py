@@ -29,7 +29,7 @@ from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
-from probes.intake.names import stem
+from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, process_table, tools_of
 from probes.topology import Topology
@@ -75,6 +75,7 @@ class _Sorter:
 
     def take(self, item: Item) -> None:
         """One file. Nothing that a file holds may stop the others."""
+        item.inside = without_keys(item.inside)
         if captures.is_expected(item):
             self._expected(item)
             return
