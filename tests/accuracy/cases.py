@@ -53,7 +53,7 @@ def cases(folder: Path = FOLDER) -> list[Case]:
 
 
 def split(folder: Path) -> Split:
-    """Nobody's choice: by the name. Kept for the test are half of tests/cases, a quarter of tests/variants, no others."""
+    """Nobody's choice: by the name. For the test: half of tests/cases, a quarter of tests/variants, no others."""
     byte = hashlib.sha256(folder.name.encode()).digest()[0]
     kept = {FOLDER: byte % 2 == 1, VARIANTS: byte % 4 == 0}
     return "test" if kept.get(folder.parent.resolve(), False) else "tuning"
