@@ -95,6 +95,22 @@ def test_a_dump_that_takes_too_long_is_ended() -> None:
         reduce_apart(dump(*rows), {**LIMITS, "cpu_s": 1})
 
 
+@pytest.mark.parametrize("pair", [(), ("a",), ("a", [1]), ("a", {}), (1, "b"), ("a", "b", "c")])
+def test_a_group_of_the_wrong_shape_costs_nothing_else(pair: Any) -> None:
+    told = reduce(dump(entry(1, process_group=pair), entry(2)))
+    assert sum(group["held"] for group in told["groups"]) == 2
+
+
+def test_sizes_that_hold_themselves_are_unknown() -> None:
+    def endless() -> list[Any]:
+        sizes: list[Any] = []
+        sizes.append(sizes)
+        return sizes
+
+    told = reduce(dump(entry(1, input_sizes=endless()), entry(2, input_sizes=endless())))
+    assert [signature[1] for signature in told["signatures"]] == [[[-1]]]
+
+
 def test_values_of_the_wrong_kind_become_unknown_and_nothing_raises() -> None:
     odd = [
         None,
