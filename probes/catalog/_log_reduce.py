@@ -55,6 +55,7 @@ WORDS = (
         "Using network", "NET/", "CCL version", " -> ", "Channel ", "opCount",
         "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
         "ax locked memory", "emlock", "ulimit -l",
+        "opology file", "=== System", "+ NVL[", " - GPU/", "(UUID: GPU-",
     )),
     ("words", 4, 4, (
         "NaN", "nan", "inf", "oss scale", "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
@@ -63,7 +64,10 @@ WORDS = (
         "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
         "ndexing", "acking",
     )),
-    ("words", 1, 3, ("float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch")),
+    ("words", 1, 3, (
+        "float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch",
+        "ather", "educe", "catter", "roadcast", "arrier", "sync",
+    )),
 )  # fmt: skip
 
 

@@ -118,6 +118,26 @@ LINES_OF_COMMUNICATION: Told = [
         "nccl_qp",
         {"more.mtu": 5, "more.dev": 2},
     ),
+    # The topology of a machine: graph/xml.cc, graph/topo.cc; maxWidth up to 2.12
+    (
+        "gpu-a:4100:4177 [3] graph/xml.cc:412 NCCL WARN Could not open XML topology file /etc/vm.xml : No such file",
+        "nccl_topo_file",
+        {"name": "Could not open", "where": "/etc/vm.xml", "more.why": "No such file"},
+    ),
+    (f"{INFO}Loading topology file /etc/vm.xml", "nccl_topo_file", {"name": "Loading", "where": "/etc/vm.xml"}),
+    (
+        f"{INFO}=== System : maxBw 24.0 totalBw 300.0 ===",
+        "nccl_system",
+        {"more.most": "24.0", "more.total": "300.0"},
+    ),
+    (f"{INFO}=== System : maxWidth 6.0 totalWidth 12.0 ===", "nccl_system", {"more.most": "6.0"}),
+    (f"{INFO}              + NVL[300.0] - NVS/0", "nccl_hop", {"name": "NVL"}),
+    (f"{INFO}          + PCI[24.0] - GPU/1B000 (3)", "nccl_hop", {"name": "PCI"}),
+    (
+        "GPU 0: NVIDIA A40 (UUID: GPU-11111111-2222-3333-4444-555555555555)",
+        "gpu_name",
+        {"name": "NVIDIA A40"},
+    ),
     (
         f"{WARN}Mismatched NCCL version detected : rank 3 version 22703 rank 0 version 22705",
         "nccl_version_mismatch",
@@ -310,4 +330,6 @@ LINES_OF_LAUNCHERS: Told = [
         "progress",
         {"seq": 800, "more.step_ms": 95020, "more.loss": "2.4"},
     ),
+    ("metrics all_reduce took 512 ms", "phase_time", {"name": "all_reduce", "more.wait_ms": 512}),
+    ("reward gather 21.8s", "phase_time", {"name": "gather", "more.wait_ms": 21800}),
 ]
