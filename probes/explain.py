@@ -58,10 +58,7 @@ def explain(paths: Sequence[Path]) -> Explained:
 
 def command(paths: Sequence[Path], as_json: bool) -> int:
     """Explain and print; the exit status. Raises intake.NoSuchPath."""
-    gc.freeze()
-    gc.set_threshold(
-        100_000
-    )  # facts are a million small objects without circles: looking for these takes a tenth of the time
+    gc.set_threshold(100_000)  # facts are a million small objects without circles, and looking for these takes time
     told = explain(paths)
     if as_json:
         print(json.dumps(explained_as_json(told), indent=1, ensure_ascii=True))

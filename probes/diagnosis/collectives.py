@@ -6,11 +6,13 @@ closes a circle is to blame. Who merely waits is never accused. Time and memory 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from probes.catalog._flight_recorder_facts import Dump, Entry, Group
+from probes.catalog._log_events import LogEvent, RankLog
 from probes.diagnosis.comparing import difference
 from probes.diagnosis.given_up import given_up
 from probes.diagnosis.job import Job
@@ -59,18 +61,21 @@ def _stepped(job: Job) -> str:
     """The reading of a log that tells of further steps after its ranks were asked for their dumps, of no failure and
     of no start: the job was dumped while it ran. Steps are taken together, so one writer speaks for all."""
     asked: dict[int, int] = {}
-    told = [*job.earlier, *job.events]  # what goes on after a dump makes the dump one of earlier
-    for event, log, _ in told:
+    # What goes on after a dump makes the dump one of earlier.
+    for event, log, _ in itertools.chain(job.earlier, job.said("dump_signal")):
         if event.kind == "dump_signal":
             asked[id(log)] = max(event.line or 0, asked.get(id(log), 0))
-    broken = {
-        id(log)
-        for event, log, _ in told
-        if id(log) in asked and event.kind not in GOING_ON and (event.line or 0) > asked[id(log)]
-    }
+    if not asked:
+        return ""
+
+    def after(event: LogEvent, log: RankLog) -> bool:
+        return id(log) in asked and (event.line or 0) > asked[id(log)]
+
+    told = itertools.chain(job.earlier, job.events)
+    broken = {id(log) for event, log, _ in told if event.kind not in GOING_ON and after(event, log)}
     for event, log, seen in job.said("progress"):
         steps = event.seq is not None and event.count >= STEPS
-        if steps and id(log) in asked and id(log) not in broken and (event.line or 0) > asked[id(log)]:
+        if steps and id(log) not in broken and after(event, log):
             return seen.ref
     return ""
 

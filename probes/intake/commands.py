@@ -65,7 +65,7 @@ def asked(text: str) -> Asked:
         return Asked("" if tool in ("docker", "podman") else node, rest or text, False, columns)
     if tool == "srun":
         found = re.search(r"(?:-w|--nodelist)[ =]?([A-Za-z][\w.-]{0,62})(?= )", text)
-        _, rest = _remote(["x", *words[1:]][1:], "srun", host=False)
+        _, rest = _remote(words[1:], "srun", host=False)
         return Asked(found[1] if found else "", rest or text, False, columns)
     return Asked("", text, False, columns)
 
@@ -86,18 +86,24 @@ def _remote(words: list[str], tool: str, host: bool = True) -> tuple[str, str]:
             at += 1
         else:
             break
-    if not (is_host(node) or is_address(node)):
-        node = ""
     if at < len(words) and words[at] == "--":
         at += 1
-    return node, " ".join(words[at:]).strip("'\" ")
+    return _node(node), _rest(words[at:])
+
+
+def _node(word: str) -> str:
+    return word if is_host(word) or is_address(word) else ""
+
+
+def _rest(words: list[str]) -> str:
+    return " ".join(words).strip("'\" ")
 
 
 def _fanned(words: list[str]) -> tuple[str, str]:
     """(the node where it is only one, the command)."""
     if words[0] == "for":
         return "", ""
-    where, at, one = "", 1, ""
+    where, at = "", 1
     while at < len(words):
         word = words[at]
         if found := re.fullmatch(r"-[A-Za-z]{0,6}w", word):
@@ -108,7 +114,4 @@ def _fanned(words: list[str]) -> tuple[str, str]:
             at += 1 if len(word) > 2 or word in ("-b", "-B", "-L", "-S", "-q", "-a", "-N") else 2
         else:
             break
-    where = where.strip("'\"")
-    if is_host(where) or is_address(where):
-        one = where
-    return one, " ".join(words[at:]).strip("'\" ")
+    return _node(where.strip("'\"")), _rest(words[at:])

@@ -113,9 +113,8 @@ class _Extracts:
             there.again, there.again_in = there.extract.state, there.extract.wchan
             there.ref, there.inside, there.extract = ref, inside, one
             return True
-        if (
-            rank is not None and not one.pid and (one.state or one.wchan)
-        ):  # a state that was told of a rank by its number
+        # A state may be told of a rank by its number alone.
+        if rank is not None and not one.pid and (one.state or one.wchan):
             key = (key[0], -1 - rank)
         elif rank is None or not one.pid:
             return bool(one.rank is not None)

@@ -9,7 +9,7 @@ Source   NCCL graph/topo.cc and graph/xml.cc: NCCL_TOPO_FILE; that of topologyd 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
@@ -33,10 +33,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if one[0].name == "NCCL_TOPO_FILE":
             asked.setdefault(node_of(evidence, one), one)
     systems = _systems(evidence)
+    odd = odd_ones({node: value for node, (value, _) in systems.items()})
     if missing:
-        yield _missing(evidence, missing, set(loaded) - set(missing), systems)
-    else:
-        yield from _slower(evidence, systems)
+        yield _missing(evidence, missing, set(loaded) - set(missing), {node: systems[node][1] for node in odd})
+    elif odd:
+        yield _slower(evidence, systems, odd)
     yield from _of_another(evidence, loaded or asked)
 
 
@@ -48,15 +49,13 @@ def _systems(evidence: Evidence) -> dict[str, tuple[str, Said]]:
     return found
 
 
-def _missing(
-    evidence: Evidence, missing: dict[str, Said], others: set[str], systems: dict[str, tuple[str, Said]]
-) -> Hypothesis:
+def _missing(evidence: Evidence, missing: dict[str, Said], others: set[str], odd: dict[str, Said]) -> Hypothesis:
+    """`odd`: what NCCL says of the nodes that it takes for other machines than the rest."""
     signals = ["topology_file_missing_here" if others else "topology_file_missing"]
-    odd = odd_ones({node: value for node, (value, _) in systems.items()})
     because = [quoted(*one) for one in list(missing.values())[:3]]
     if odd and set(odd) <= set(missing):
         signals.append("system_differs")
-        because += [quoted(*systems[node][1]) for node in odd[:2]]
+        because += [quoted(*one) for one in list(odd.values())[:2]]
     elsewhere = f", which {listed(others)} loaded" if others else ""
     return _of(
         evidence, set(missing), f"NCCL on {listed(set(missing))} could not open its topology file{elsewhere}", because,
@@ -64,13 +63,11 @@ def _missing(
     )  # fmt: skip
 
 
-def _slower(evidence: Evidence, systems: dict[str, tuple[str, Said]]) -> Iterator[Hypothesis]:
-    odd = odd_ones({node: value for node, (value, _) in systems.items()})
-    if odd:
-        like = next(node for node in systems if node not in odd)
-        because = [quoted(*systems[node][1]) for node in (*odd[:2], like)]
-        says = f"NCCL takes {listed(set(odd))} for another machine than {like}: {systems[odd[0]][0]} GB/s"
-        yield _of(evidence, set(odd), says, because, ["system_differs"], ("nodes of several kinds in the job",))
+def _slower(evidence: Evidence, systems: dict[str, tuple[str, Said]], odd: Sequence[str]) -> Hypothesis:
+    like = next(node for node in systems if node not in odd)
+    because = [quoted(*systems[node][1]) for node in (*odd[:2], like)]
+    says = f"NCCL takes {listed(set(odd))} for another machine than {like}: {systems[odd[0]][0]} GB/s"
+    return _of(evidence, set(odd), says, because, ["system_differs"], ("nodes of several kinds in the job",))
 
 
 def _of_another(evidence: Evidence, given: dict[str, Said]) -> Iterator[Hypothesis]:

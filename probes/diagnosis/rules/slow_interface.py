@@ -29,9 +29,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     because: list[Reason] = []
     nodes: dict[str, tuple[NetLink, NetLink]] = {}
     for node, mine in interfaces(evidence).items():
+        if node not in over_sockets:
+            continue
         links = _links(evidence, node)
         used = [links[name][0] for name in mine.values() if name in links]
-        if node not in over_sockets or len(used) != 1 or used[0].speed_gbps is None:
+        if len(used) != 1 or used[0].speed_gbps is None:
             continue
         better = [link for link, _ in links.values() if _better(link, used[0])]
         if better:

@@ -5,7 +5,7 @@ Sequence numbers count within one process group and are never compared across gr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
@@ -54,7 +54,7 @@ def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
         if event.rank is None or event.seq is None or event.op in POINT_TO_POINT:
             continue
         # Up to torch 2.4 the time-out does not name its group, the account that the rank gives after it does.
-        group = event.group or known.get((event.rank, event.seq), "") or alike.get(_call(event), "")
+        group = _group(event, known) or alike.get(_call(event), "")
         there = found.setdefault(group, {})
         if event.rank not in there or _earlier(event.seq, there[event.rank][0].seq):
             there[event.rank] = one
@@ -68,11 +68,18 @@ def _call(event: LogEvent) -> tuple[object, ...]:
     return event.seq, event.op, event.sizes
 
 
-def _named_alike(evidence: Evidence, known: dict[tuple[int, int | None], str]) -> dict[tuple[object, ...], str]:
+def _group(event: LogEvent, known: Mapping[tuple[int | None, int | None], str]) -> str:
+    """By the time-out itself, else by the account that its rank gives after it."""
+    return event.group or known.get((event.rank, event.seq), "")
+
+
+def _named_alike(
+    evidence: Evidence, known: Mapping[tuple[int | None, int | None], str]
+) -> dict[tuple[object, ...], str]:
     """{call: group} where the accounts of some ranks name one group for it: those of the others were not brought."""
     groups: dict[tuple[object, ...], set[str]] = {}
     for event, _, _ in evidence.job.said("watchdog_timeout"):
-        group = event.group or (known.get((event.rank, event.seq), "") if event.rank is not None else "")
+        group = _group(event, known)
         if group:
             groups.setdefault(_call(event), set()).add(group)
     return {call: names.pop() for call, names in groups.items() if len(names) == 1}

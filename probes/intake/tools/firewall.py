@@ -23,6 +23,7 @@ _LISTED = re.compile(
 _NFT_CHAIN = re.compile(r"^\s{0,12}chain (\S{1,60}) \{")
 _NFT_HOOK = re.compile(r"type filter hook (\w{1,16})[^;\n]{0,60};(?: policy (drop|accept);)?")
 _ZONE = re.compile(r"^([\w-]{1,40}) \(active\)$", re.M)
+_NEXT_ZONE = re.compile(r"\n(?=[\w-]{1,40}(?: \(active\))?\n)")
 _TARGET = re.compile(r"^  target: (default|DROP|ACCEPT|%%REJECT%%)$", re.M)
 _UFW = re.compile(r"^Status: active\n(?:Logging: [^\n]{1,60}\n)?Default: (deny|reject) \(incoming\)", re.M)
 _PORTS = re.compile(r"(?:dpts?:|--dports?(?: |=)|dports |dport )(?:\{ ?)?([\d,: -]{1,120})")
@@ -53,7 +54,7 @@ def read(text: str) -> Settings:
 def _zones(text: str) -> Iterator[FilterRule]:
     """Zones of firewalld that let in only what they list, and ufw where it denies; the sources that one trusts too."""
     for zone in _ZONE.finditer(text):
-        block = re.split(r"\n(?=[\w-]{1,40}(?: \(active\))?\n)", text[zone.start() :])[0][:8000]
+        block = _NEXT_ZONE.split(text[zone.start() : zone.start() + 8000], 1)[0]
         target = _TARGET.search(block)
         if target is None or target[1] == "ACCEPT" or zone[1] in ("trusted", "docker"):
             continue
