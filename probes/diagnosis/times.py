@@ -8,6 +8,7 @@ A kernel log and a job's log often print local times without a zone. Two such ti
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Literal
@@ -35,7 +36,11 @@ _FORMS = (
 
 def local(stamp: str) -> float | None:
     """A time as printed, as if it were UTC; one without a year gets the year 2000. None where it is no date."""
-    word = " ".join(stamp.replace(",", ".").split(".")[0].split())[:40]
+    return _parsed(" ".join(stamp.replace(",", ".").split(".")[0].split())[:40])
+
+
+@functools.lru_cache(4096)  # logs of many ranks tell the same seconds, and each try costs
+def _parsed(word: str) -> float | None:
     for text in (word, f"2000 {word}", f"2000-{word}"):
         for form in _FORMS:
             try:
