@@ -46,7 +46,7 @@ SHAPES = (
         r"srun: error: (?P<peer>\S{1,120}): tasks? (?P<tasks>[\d,-]{1,200}): (?P<name>[\w ]{3,60})",
     ),
     shape("scheduler_kill", "Node failure", r"srun: error: (?P<name>Node failure) on (?P<peer>\S{1,120})"),
-    shape("scheduler_kill", "OOMKilled", r"\b(?P<name>OOMKilled)\b"),
+    shape("scheduler_kill", "OOMKilled", r"\b(?P<name>OOMKilled)\b(?!\W{1,6}(?:[Ff]alse|0)\b)"),
     shape("scheduler_kill", "low on resource", r"low on resource: (?P<short_of>[\w-]{1,40})", name="Evicted"),
     shape("scheduler_kill", "Evicted", r"(?:[Rr]eason|[Ss]tatus|Warning)\W{1,20}(?P<name>Evicted)\b"),
     shape("scheduler_kill", "TaintManagerEviction"),

@@ -37,6 +37,7 @@ from probes.topology import Topology
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
+_LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
 _KERNEL_HOST = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
     r" ([\w.-]{1,80}) kernel:"
@@ -218,6 +219,7 @@ class _Sorter:
             self._unread(item, reading.parse_error)
             return False
         hosts = _KERNEL_HOST.findall(text[:1_048_576]) if probe == "host.kernel_log" else []
+        hosts = hosts or (_LOGIN.findall(text[:65_536]) if probe == "host.kernel_log" else [])
         host = max(set(hosts), key=hosts.count) if hosts else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True

@@ -9,7 +9,7 @@ from statistics import median
 from probes.catalog.host_clock import ELASTIC_S
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said
+from probes.diagnosis.log_evidence import Said, address, node_called
 
 TICKETS = ("munge", "Munge", "clock skew", "Clock skew", "Rewound credential", "Expired credential", "not yet valid")
 # Refused because of the time alone: other credentials are refused for other reasons as well.
@@ -45,7 +45,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             nodes=frozenset({seen.node}) if far and found is not None else frozenset(),
         )
     if tickets and not named:
-        yield _refused(evidence, by_time or tickets, bool(by_time))
+        yield _refused(evidence, [*by_time, *tickets], bool(by_time))
 
 
 def _signals(far: bool, by_time: bool, found: bool) -> tuple[str, ...]:
@@ -81,7 +81,9 @@ def _refused(evidence: Evidence, tickets: list[Said], by_time: bool) -> Hypothes
     """Credentials were refused, and nobody looked at the clocks, or only at whether they are kept."""
     unkept = {seen.node: seen for seen, _ in evidence.findings("host.clock_unsynchronised")}
     node = next(iter(unkept)) if len(unkept) == 1 else ""
-    node = node or next((event.peer for event, _, _ in tickets if event.peer in evidence.nodes), "")
+    # A scheduler's words name the node that refused: one of several has the clock that is off.
+    refused = {node_called(evidence, host) or host for event, _, _ in tickets if (host := address(event.peer))}
+    node = node or (refused.pop() if len(refused) == 1 else "")
     because = [quoted(*tickets[0])]
     signals = ["ticket_refused_by_time" if by_time else "ticket_refused"]
     if node in unkept:
