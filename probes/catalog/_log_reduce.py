@@ -41,10 +41,10 @@ WORDS = (
         "memory limit", "OUT_OF_ME", "NODE_FAIL", "PREEMPTED", "TIMEOUT",
         "CANCELLED by", "ibv_", "NET/OFI", "Too many open", "quota exceeded", "SO_ERROR",
         "onnect timeout [", "connectFullMesh",
-        "cannot be retrieved", "keep-alive", "death signal", "got signal", "restart worker group", "Killing subprocess",
+        "cannot be retrieved", "keep-alive", "etected dead node", "death signal", "got signal", "restart worker group", "Killing subprocess",
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
-        "Node failure", "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
+        "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN", "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
     )),
     ("block", 200, 200, (
         "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",
