@@ -19,7 +19,8 @@ LABEL = re.compile(r" {0,7}(\d{1,7}): ?")
 _LABELLED = re.compile(r" {0,7}\d{1,7}: ")
 _OF_SRUN = ("srun: ", "slurmstepd: ", "$ ", "+ ", "#")
 _LAUNCHER = re.compile(
-    r"torch(?:[./]distributed)?[./](?:run|launch|elastic|launcher)\b|\btorchrun\b|\blocal_rank: \d|deepspeed[./]launcher"
+    r"torch(?:[./]distributed)?[./](?:run|launch|elastic|launcher)\b|\btorchrun\b|\blocal_rank: \d"
+    r"|deepspeed[./]launcher"
     r"|accelerate[./]commands|\[default\d{1,4}\]:"
 )
 _MARKED = re.compile(r"\[rank(\d{1,7})\]")

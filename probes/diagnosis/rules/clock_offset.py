@@ -44,7 +44,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             else (Reason("no collective waits on clocks, and no log speaks of a rendezvous or a ticket", seen.ref),),
             would_change=("a rendezvous error in the logs of a rank",),
             ranks=hit if far and found is not None else frozenset(),
-            nodes=frozenset({seen.node}) if far and found is not None else frozenset(),
+            nodes=frozenset({seen.node, ""})
+            if far and found is not None
+            else frozenset(),  # "": lines of no known node
         )
     yield from _dropped(evidence, said, named)
     if tickets and not named:
