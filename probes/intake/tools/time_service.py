@@ -18,7 +18,8 @@ from probes.intake.tools._text import time_in
 
 _SOURCE = re.compile(r"[\^=#]([*+\-?x~]) {1,4}(\S{1,80})\s[^\[]{0,120}?([+-]?\d{1,12})(ns|us|ms|s)\[")
 _PEER = re.compile(
-    r"([*+\-#xo. ])(\S{1,40})\s{1,30}\S{1,40}\s{1,20}\d{1,2} \S .{0,80}?(-?\d{1,12}(?:\.\d{1,9})?)\s{1,12}[\d.]{1,14}\s{0,8}$"
+    r"([*+\-#xo. ])(\S{1,40})\s{1,30}\S{1,40}\s{1,20}\d{1,2} \S .{0,80}?"
+    r"(-?\d{1,12}(?:\.\d{1,9})?)\s{1,12}[\d.]{1,14}\s{0,8}$"
 )
 _UNIVERSAL = re.compile(r"Universal time: {1,4}[A-Z][a-z]{2} (20\d\d-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
 # chronyc -c tracking: id, name, stratum, reference time, System time (positive: slow), ... , leap status. client.c
