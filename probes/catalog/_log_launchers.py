@@ -45,8 +45,21 @@ SHAPES = (
         "srun: error",
         r"srun: error: (?P<peer>\S{1,120}): tasks? (?P<tasks>[\d,-]{1,200}): (?P<name>[\w ]{3,60})",
     ),
+    # slurmctld, and `sinfo -R`: reason, user, time, nodes
+    shape(
+        "scheduler_kill",
+        "unexpectedly rebooted",
+        r"Node (?:(?P<peer>[A-Za-z][\w.-]{0,62}) )?(?P<name>unexpectedly rebooted)"
+        r"(?:\s{1,40}\S{1,32}\s{1,20}\d{4}-\d\d-\d\dT[\d:]{8}\s{1,20}(?P<nodes>\S{1,120}))?",
+    ),
+    shape("scheduler_kill", "on failed node", r"\b(?P<name>on failed node) (?P<peer>[A-Za-z][\w.-]{0,62})"),
+    shape(
+        "scheduler_kill",
+        "not responding, setting DOWN",
+        r"Nodes? (?P<peer>[A-Za-z][\w.-]{0,62}) (?P<name>not responding, setting DOWN)",
+    ),
     shape("scheduler_kill", "Node failure", r"srun: error: (?P<name>Node failure) on (?P<peer>\S{1,120})"),
-    shape("scheduler_kill", "OOMKilled", r"\b(?P<name>OOMKilled)\b"),
+    shape("scheduler_kill", "OOMKilled", r"\b(?P<name>OOMKilled)\b(?!\W{1,6}(?:[Ff]alse|0)\b)"),
     shape("scheduler_kill", "low on resource", r"low on resource: (?P<short_of>[\w-]{1,40})", name="Evicted"),
     shape("scheduler_kill", "Evicted", r"(?:[Rr]eason|[Ss]tatus|Warning)\W{1,20}(?P<name>Evicted)\b"),
     shape("scheduler_kill", "TaintManagerEviction"),

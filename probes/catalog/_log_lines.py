@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from probes.catalog._log_events import Clock
 from probes.catalog._log_json import unwrapped
+from probes.catalog._log_labels import LABEL, Labels, ends_of, labels_of
 from probes.core import clean
 
 LINE_LIMIT = 8192
@@ -75,7 +76,7 @@ class Line:
     source: str = ""  # ProcessGroupNCCL.cpp:607
     number: int | None = None
     offset: int | None = None
-    host: str = ""  # of Ray's process, where it says it
+    host: str = ""  # where it was written, as a launcher tells it
     pid: int | None = None
     writer: str = ""  # what a launcher wrote in front: tells the ranks of one file apart, also where no rank is known
 
@@ -84,7 +85,6 @@ _RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})\]:? ?")
 _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
 _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
-_SRUN = re.compile(r" {0,7}(\d{1,7}): ?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
 _RAY = re.compile(r"\([\w.-]{1,60}(?:, rank=(\d{1,7}))?,? pid=(\d{1,9})(?:, ip=([0-9a-f.:]{1,45}))?\) ")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
@@ -98,10 +98,9 @@ _PLAIN = re.compile(
 )
 # transformers' and accelerate's examples: 07/20/2026 08:00:00 - INFO
 _AMERICAN = re.compile(r" {0,4}\[?(\d\d)/(\d\d)/(20\d\d)[ -](\d\d:\d\d:\d\d)\]?(?: ?[-|:,])? ?")
-_LABEL = re.compile(r" {0,7}\d{1,7}: ")
 # Where a second line begins inside a line, because two ranks or a bar wrote without a line end between.
 _GLUED = re.compile(
-    r"(?<!\]:)(?<!\]: )(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))"
+    r"(?<!\]:)(?<!\]: )(?<!\d: )(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))"
     r"|(?<=[^\s\[:])(?=\[[IWEF]\d{3,4} \d\d:\d\d:\d\d\.)"
 )
 
@@ -111,13 +110,13 @@ def log_lines(text: str, zone: Zone) -> Iterator[Line]:
 
     Of a text over MOST_CHARACTERS the first quarter of that and the last three are read: see `characters_read`.
     """
-    labelled = is_labelled(text[:65536].split("\n")[:60])
+    labels = labels_of(ends_of(text))
     if len(text) <= MOST_CHARACTERS:
-        yield from _numbered(text, 1, zone, labelled)
+        yield from _numbered(text, 1, zone, labels)
         return
     first, last = MOST_CHARACTERS // 4, len(text) - MOST_CHARACTERS // 4 * 3
-    yield from _numbered(text[:first], 1, zone, labelled)
-    yield from _numbered(text[last:], 1 + text.count("\n", 0, last), zone, labelled)
+    yield from _numbered(text[:first], 1, zone, labels)
+    yield from _numbered(text[last:], 1 + text.count("\n", 0, last), zone, labels)
 
 
 def characters_read(text: str) -> int:
@@ -125,21 +124,15 @@ def characters_read(text: str) -> int:
     return min(len(text), MOST_CHARACTERS)
 
 
-def _numbered(text: str, first: int, zone: Zone, labelled: bool) -> Iterator[Line]:
+def _numbered(text: str, first: int, zone: Zone, labels: Labels | None) -> Iterator[Line]:
     for number, row in enumerate(text.split("\n"), first):
         if row:
-            for line in pieces(row[: LINE_LIMIT * 4], zone, labelled):
+            for line in pieces(row[: LINE_LIMIT * 4], zone, labels):
                 line.number = number
                 yield line
 
 
-def is_labelled(rows: list[str]) -> bool:
-    """Whether `srun --label` wrote: then every line begins with the rank's number."""
-    rows = [row for row in rows if row.strip()]
-    return len(rows) > 1 and sum(bool(_LABEL.match(row)) for row in rows) > 0.9 * len(rows)
-
-
-def pieces(row: str, zone: Zone, labelled: bool = False) -> Iterator[Line]:
+def pieces(row: str, zone: Zone, labels: Labels | None = None) -> Iterator[Line]:
     """One row of a file, split where a bar returned to its start and where two writers were glued together."""
     writer = ""
     if row[:1] == "{" and (inner := unwrapped(row)):
@@ -153,16 +146,17 @@ def pieces(row: str, zone: Zone, labelled: bool = False) -> Iterator[Line]:
         for piece in _GLUED.split(part) if "[" in part else [part]:
             if piece.strip() and count < PIECES:
                 count += 1
-                line = one_line(piece[:LINE_LIMIT], zone, labelled)
+                line = one_line(piece[:LINE_LIMIT], zone, labels)
                 line.writer = writer + line.writer
                 yield line
 
 
-def one_line(text: str, zone: Zone, labelled: bool = False) -> Line:
+def one_line(text: str, zone: Zone, labels: Labels | None = None) -> Line:
     """Take off what stands in front, in any order that launchers and loggers nest it."""
     line = Line(text)
-    if labelled and (label := _SRUN.match(line.text)):
-        line.rank, line.text, line.writer = int(label[1]), line.text[label.end() :], label[1]
+    if labels and (label := LABEL.match(line.text)):
+        line.rank = int(label[1]) if labels.ranks else None
+        line.text, line.writer, line.host = line.text[label.end() :], label[1], labels.hosts.get(label[1], "")
     if host := _HOST.match(line.text):  # pdsh, DeepSpeed's launcher
         line.text, line.writer = line.text[host.end() :], line.writer + host[0]
     for _ in range(6):
@@ -186,7 +180,7 @@ def _writer(line: Line, zone: Zone) -> None:
         line.rank = int(found[1])
     elif found := _RAY.match(text):
         line.rank = int(found[1]) if found[1] else line.rank
-        line.pid, line.host = int(found[2]), found[3] or ""
+        line.pid, line.host = int(found[2]), found[3] or line.host
     else:
         return
     line.writer += found[0].strip()

@@ -105,9 +105,10 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
 
 def _written_by(event: LogEvent, line: Line) -> LogEvent:
     """With node and process, where the launcher writes them in front of each line."""
-    if not line.host or line.pid is None or "host" in event.more:
+    if not line.host or "host" in event.more:
         return event
-    return dataclasses.replace(event, more={**event.more, "host": line.host, "of_pid": line.pid})
+    pid = {} if line.pid is None else {"of_pid": line.pid}
+    return dataclasses.replace(event, more={**event.more, "host": line.host, **pid})
 
 
 def _waited(event: LogEvent) -> bool:

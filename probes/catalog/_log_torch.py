@@ -230,7 +230,18 @@ _NETWORK = (
         "cannot be retrieved",
         r"network addresses of (?P<peer>\(.{1,120}?\)) (?P<name>cannot be retrieved)",
     ),
-    shape("rendezvous", "keep-alive", r"failed to send a (?P<name>keep-alive) heartbeat to the rendezvous"),
+    # Members are called <host>_<pid>_<number>: dynamic_rendezvous.py, _NodeDescGenerator
+    shape(
+        "rendezvous",
+        "keep-alive",
+        r"(?:[Nn]ode '(?P<peer>[A-Za-z0-9][\w.-]{0,120}?)_\d{1,8}_\d{1,4}' has )?"
+        r"failed to send a (?P<name>keep-alive) heartbeat to the rendezvous",
+    ),
+    shape(
+        "rendezvous",
+        "etected dead node",
+        r"etected (?P<name>dead) node '(?P<peer>[A-Za-z0-9][\w.-]{0,120}?)_\d{1,8}_\d{1,4}'",
+    ),
     shape("rendezvous", "Rendezvous", r"(?P<name>Rendezvous[A-Z][A-Za-z]{3,30}Error)"),
 )
 

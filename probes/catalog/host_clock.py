@@ -111,8 +111,8 @@ def service_of(parts: Mapping[str, str]) -> tuple[str, bool | None, float | None
         pairs = dict(line.split("=", 1) for line in timed.splitlines() if "=" in line)
         if "NTPSynchronized" in pairs:
             return "timesyncd", pairs["NTPSynchronized"] == "yes", None
-    if (state := parts.get("adjtimex", "")).startswith("state "):
-        return "", state.split()[1] != "5", None
+    if len(state := parts.get("adjtimex", "").split()) > 1 and state[0] == "state":
+        return "", state[1] != "5", None
     return "", None, None
 
 

@@ -22,7 +22,8 @@ from typing import Any, get_args
 from probes.catalog import _log_given, _log_places, _log_reduce, _log_run_folders
 from probes.catalog._log_events import GivenPath, Kept, RankLog, RankLogs
 from probes.catalog._log_findings import findings
-from probes.catalog._log_lines import MOST_CHARACTERS, Zone, characters_read, is_labelled, pieces
+from probes.catalog._log_labels import Labels, ends_of, labels_of
+from probes.catalog._log_lines import MOST_CHARACTERS, Zone, characters_read, pieces
 from probes.catalog._log_read import LogReader, error_file, read_log
 from probes.core import ParseError, Probe, clean, sections
 
@@ -96,11 +97,11 @@ def _chosen(name: str, text: str, rank: int | None) -> RankLog:
     quarter = MOST_CHARACTERS // 4
     parts = [text] if len(text) <= MOST_CHARACTERS else [text[:quarter], text[-3 * quarter :]]
     reader, begin, passed = LogReader(Zone(), rank), 0, 0
-    labelled = is_labelled(text[:65536].split("\n")[:60])
+    labels = labels_of(ends_of(text))
     for part in parts:
         lines, more = _log_reduce.chosen_lines(part.encode("utf-8", "replace").replace(b"\r", b"\n"))
         for _, offset, row in lines:
-            for line in pieces(row, Zone(), labelled):
+            for line in pieces(row, Zone(), labels):
                 line.offset = begin + offset
                 reader.take(line)
         begin, passed = len(text) - 3 * quarter, passed + more
@@ -139,18 +140,18 @@ def _sent(section: str, text: str, zone: Zone, rows: list[list[Any]]) -> RankLog
     local = {mine: rank for rank, mine, _, of in rows if of == job and isinstance(mine, int) and isinstance(rank, int)}
     zone = dataclasses.replace(zone, ranks=local)
     lines = [row.partition(" ") for row in body.split("\n") if row]
-    labelled = is_labelled([row for _, _, row in lines[:60]])
-    last = [*pieces(lines[-1][2], zone, labelled)][-1:] if lines else []
+    labels = labels_of([row for _, _, row in lines])
+    last = [*pieces(lines[-1][2], zone, labels)][-1:] if lines else []
     zone = zone.for_file(last[0], told["written_at"]) if last else zone
     if told["how"] == _log_given.GIVEN:
-        rank = told["rank"] = _writer(told["file"], lines, zone, labelled)
+        rank = told["rank"] = _writer(told["file"], lines, zone, labels)
         told["writers"] = () if rank is None else (rank,)
     reader = LogReader(zone, rank)
     if isinstance(facts.get("text"), str):
         for event in error_file(facts["text"], rank) or ():
             reader.tally.add(event)
     for offset, _, row in lines:
-        for line in pieces(row, zone, labelled):
+        for line in pieces(row, zone, labels):
             line.offset = int(offset) if offset.isdecimal() and len(offset) < 19 else None
             reader.take(line)
     events = reader.end()
@@ -164,10 +165,10 @@ def _only_job(rows: list[list[Any]]) -> str:
     return jobs.pop() if len(jobs) == 1 else ""
 
 
-def _writer(name: str, lines: list[tuple[str, str, str]], zone: Zone, labelled: bool) -> int | None:
+def _writer(name: str, lines: list[tuple[str, str, str]], zone: Zone, labels: Labels | None) -> int | None:
     """The rank of a file's name, unless its lines are marked with others: then the number counts something else."""
     said = rank_in(name)
-    marked = {line.rank for _, _, row in lines for line in pieces(row, zone, labelled)} - {None}
+    marked = {line.rank for _, _, row in lines for line in pieces(row, zone, labels)} - {None}
     return said if not marked or marked == {said} else None
 
 

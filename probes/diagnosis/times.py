@@ -9,6 +9,7 @@ A kernel log and a job's log often print local times without a zone. Two such ti
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Literal
@@ -50,6 +51,15 @@ def _parsed(word: str) -> float | None:
     return None
 
 
+_SPAN = re.compile(r"(?<!\S)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?!\S)")
+
+
+def _span(start: str, end: str) -> float | None:
+    """Seconds between start and end of a job, which sacct prints side by side."""
+    first, last = local(start), local(end)
+    return last - first if first is not None and last is not None and last > first else None
+
+
 class Times:
     """Built from all evidence; only read."""
 
@@ -72,11 +82,16 @@ class Times:
         self.last = _ends(last, max)
         signs = ((event, seen.node, self._log(event, seen.node)) for event, _, seen in evidence.job.events)
         self.last_sign = _ends(signs, max)
+        # Of jobs that lost a node only: of one that ended otherwise a node may be started again long after its end.
+        lost = (event for event, _, _ in evidence.job.said("scheduler_kill") if event.name == "NODE_FAIL")
+        rows = (_SPAN.findall(event.text) for event in lost)
+        self.of_rows = [span for row in rows if len(row) > 1 and (span := _span(*row[-2:])) is not None]
 
     @property
     def lasted(self) -> float | None:
         """How long the job is known to have run: from its first sign to its last step."""
         spans = [last - first for first, last in zip(self.first, self.last, strict=True) if first and last]
+        spans += self.of_rows
         return max(spans, default=None)
 
     def _log(self, event: LogEvent, node: str) -> float | None:

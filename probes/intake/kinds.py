@@ -157,6 +157,8 @@ def _of_text(text: str, name: str) -> Known | Other:
 
 def _json(body: str, name: str) -> Known | Other:
     head = body[:HEAD]
+    if '"OOMKilled"' in head:  # docker inspect, kubectl get pod -o json
+        return Known("log", body)
     if '"traceEvents"' in head or '"schemaVersion"' in head[:400]:
         return Other("a trace of the profiler: no probe reads it yet")
     if body[0] == "{":

@@ -173,7 +173,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         if command and now.node and not now.command:
             home = nodes  # ssh without a command: what follows was typed there
         if command or who:
-            label = _label(now.command or command)
+            label = _label(now.command or command, typed=bool(now.command))
         body = []
         at += taken
     if any(line.strip() for line in body):
@@ -272,7 +272,7 @@ def _command(says: str) -> bool:
     return bool(words) and (words[0].rpartition("/")[2] in _COMMANDS or bool(re.match(r"for \w{1,20} in ", says)))
 
 
-def _label(says: str) -> str:
-    """A command as the name of a file. What a program printed is no program: torchrun train.py."""
+def _label(says: str, typed: bool = False) -> str:
+    """A command as the name of a file. What a program printed is no program: torchrun train.py, ./launch.sh."""
     name = re.sub(r"[^\w.+-]+", "_", says.strip())[:80].strip("_.") or "part"
-    return f"{name}_out" if " " in says.strip() and name.endswith((".py", ".sh")) else name
+    return f"{name}_out" if (typed or " " in says.strip()) and name.endswith((".py", ".sh")) else name

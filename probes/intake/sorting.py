@@ -37,6 +37,7 @@ from probes.topology import Topology
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
+_LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
 _KERNEL_HOST = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
     r" ([\w.-]{1,80}) kernel:"
@@ -60,6 +61,12 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 
 
 MOST_PASTED = 20_000  # files that one file may be cut into
+
+
+def _kernel_host(text: str) -> str:
+    """The node that the lines of a kernel log or of a serial console name most often."""
+    hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
+    return max(set(hosts), key=hosts.count) if hosts else ""
 
 
 class _Sorter:
@@ -217,8 +224,7 @@ class _Sorter:
         if reading.parse_error:
             self._unread(item, reading.parse_error)
             return False
-        hosts = _KERNEL_HOST.findall(text[:1_048_576]) if probe == "host.kernel_log" else []
-        host = max(set(hosts), key=hosts.count) if hosts else ""
+        host = _kernel_host(text) if probe == "host.kernel_log" else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
 
@@ -261,7 +267,7 @@ class _Sorter:
             return
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
-            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare))
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, _kernel_host(text)))
         else:
             self._unread(item, "no line in it has a known form")
 

@@ -30,7 +30,7 @@ SAID: tuple[tuple[tuple[str, ...], str, str], ...] = (
 AGENT = {"SIGINT": "somebody interrupted it", "SIGHUP": "its terminal was closed"}
 STUCK = ("watchdog_timeout", "heartbeat", "gloo_timeout", "ib_completion", "ib_async", "collective_mismatch",
     "barrier_missed", "desync", "store_timeout", "setup_missed", "blocking_wait", "bootstrap",
-    "ib_route", "ib_resource", "duplicate_gpu", "nccl_version_mismatch")  # fmt: skip
+    "ib_route", "ib_resource", "duplicate_gpu", "nccl_version_mismatch", "credential")  # fmt: skip
 SHORT_OF = ("memory", "ephemeral-storage")
 STANDS_S = 900.0  # judgement: a job that wrote of its progress has stood when it was silent for this long
 

@@ -9,11 +9,13 @@ from statistics import median
 from probes.catalog.host_clock import ELASTIC_S
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said
+from probes.diagnosis.log_evidence import Said, address, node_called
 
 TICKETS = ("munge", "Munge", "clock skew", "Clock skew", "Rewound credential", "Expired credential", "not yet valid")
 # Refused because of the time alone: other credentials are refused for other reasons as well.
 BY_TIME = ("Rewound credential", "Clock skew too great", "Ticket not yet valid")
+DROPPED = ("keep-alive", "dead")  # names of the rendezvous' lines of a member that is lost
+TIGHT_S = 2.0  # judgement: one loop over nodes prints their times within it
 TOGETHER_S = 60.0  # judgement: pdsh and clush ask many nodes within seconds, one that is slow later
 
 
@@ -31,6 +33,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         named.add(seen.node)
         if far and found is not None:
             because.append(quoted(*found))
+        where = {seen.node, ""} if far and found is not None else set()  # "": lines of no known node
         yield Hypothesis(
             "host.clock_offset",
             {"node": seen.node} if seen.node else {},
@@ -42,10 +45,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             else (Reason("no collective waits on clocks, and no log speaks of a rendezvous or a ticket", seen.ref),),
             would_change=("a rendezvous error in the logs of a rank",),
             ranks=hit if far and found is not None else frozenset(),
-            nodes=frozenset({seen.node}) if far and found is not None else frozenset(),
+            nodes=frozenset(where),
         )
+    yield from _dropped(evidence, said, named)
     if tickets and not named:
-        yield _refused(evidence, by_time or tickets, bool(by_time))
+        yield _refused(evidence, [*by_time, *tickets], bool(by_time))
 
 
 def _signals(far: bool, by_time: bool, found: bool) -> tuple[str, ...]:
@@ -60,28 +64,69 @@ def _off(evidence: Evidence) -> Iterator[tuple[Seen, str, bool]]:
     for seen, finding in evidence.findings("host.clock_offset"):
         told.add(seen.node)
         yield seen, finding.says, finding.severity == "bad"
-    together: dict[str, list[Seen]] = {}
-    for seen in evidence.of("host.clock"):
-        if seen.facts.told_at is not None and ": " in seen.ref:  # one file of several nodes: asked at one time
-            together.setdefault(seen.ref.rpartition(": ")[0], []).append(seen)
-    for some in together.values():
-        if len(some) < 3:
-            continue
+    for some, unkept_only in _asked_together(evidence):
         usual = median(seen.facts.told_at for seen in some)
-        for seen in some:
+        far = [seen for seen in some if abs(seen.facts.told_at - usual) > TIGHT_S]
+        limit = ELASTIC_S if len(far) == 1 else TOGETHER_S
+        if unkept_only and not (len(far) == 1 and far[0].node in unkept_only):
+            continue
+        for seen in far:
             apart = seen.facts.told_at - usual
-            if abs(apart) > TOGETHER_S and seen.node not in told:
+            if abs(apart) > limit and seen.node not in told:
                 told.add(seen.node)
                 where = "ahead of" if apart > 0 else "behind"
                 says = f"its clock is {abs(apart):.0f} s {where} the other nodes', which were asked with it"
                 yield seen, f"{says}: elastic rendezvous fails beyond {ELASTIC_S:g} s", True
 
 
+def _asked_together(evidence: Evidence) -> Iterator[tuple[list[Seen], set[str]]]:
+    """(readings of nodes that printed their time at one moment, nodes that alone may be blamed by it): one file of
+    several nodes; or files of each node of which all but one tell the same moment, when that one's clock follows no
+    source. It may also have been asked later, and then its clock would be kept."""
+    together: dict[str, dict[str, Seen]] = {}
+    apart: dict[str, Seen] = {}
+    for seen in evidence.of("host.clock"):
+        if seen.facts.told_at is None:
+            continue
+        if ": " in seen.ref:
+            together.setdefault(seen.ref.rpartition(": ")[0], {}).setdefault(seen.node, seen)
+        if seen.node:
+            apart.setdefault(seen.node, seen)
+    yield from ((list(some.values()), set()) for some in together.values() if len(some) > 2)
+    unkept = {seen.node for seen, _ in evidence.findings("host.clock_unsynchronised")}
+    if len(apart) > 2 and unkept:
+        yield list(apart.values()), unkept
+
+
+def _dropped(evidence: Evidence, said: list[Said], named: set[str]) -> Iterator[Hypothesis]:
+    """The rendezvous drops a member whose heartbeats look too old, by the clocks of both; and this member's clock
+    follows no source."""
+    dropped = {
+        node_called(evidence, host) or host: one
+        for one in said
+        if (host := address(one[0].peer)) and one[0].name in DROPPED
+    }
+    for seen, _ in evidence.findings("host.clock_unsynchronised"):
+        if seen.node in dropped and seen.node not in named:
+            named.add(seen.node)
+            yield Hypothesis(
+                "host.clock_offset",
+                {"node": seen.node},
+                f"The rendezvous drops {seen.node}, whose clock follows no source",
+                (quoted(*dropped[seen.node]), Reason("its clock is not synchronised to any source", seen.ref)),
+                ("unkept_clock_dropped",),
+                would_change=(f"the clock of {seen.node} within {ELASTIC_S:g} s of the others",),
+                nodes=frozenset({seen.node}),
+            )
+
+
 def _refused(evidence: Evidence, tickets: list[Said], by_time: bool) -> Hypothesis:
     """Credentials were refused, and nobody looked at the clocks, or only at whether they are kept."""
     unkept = {seen.node: seen for seen, _ in evidence.findings("host.clock_unsynchronised")}
     node = next(iter(unkept)) if len(unkept) == 1 else ""
-    node = node or next((event.peer for event, _, _ in tickets if event.peer in evidence.nodes), "")
+    # A scheduler's words name the node that refused: one of several has the clock that is off.
+    refused = {node_called(evidence, host) or host for event, _, _ in tickets if (host := address(event.peer))}
+    node = node or (refused.pop() if len(refused) == 1 else "")
     because = [quoted(*tickets[0])]
     signals = ["ticket_refused_by_time" if by_time else "ticket_refused"]
     if node in unkept:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import quoted
 from probes.diagnosis.times import MARGIN_S, Times, apart, local, times_of
 
 CAUSE = "host.rebooted"
@@ -14,7 +16,30 @@ HALF_A_YEAR_S = 180 * 86_400.0
 LONG_S = 86_400.0  # judgement: peers that run for less than a day may have been started for this job
 
 
+# What the scheduler says of a node that it lost, be it named or not.
+TOLD = (
+    "NODE FAILURE",
+    "NODE_FAIL",
+    "Node failure",
+    "unexpectedly rebooted",
+    "on failed node",
+    "not responding, setting",
+)
+
+
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    found = list(signs(evidence))
+    told = next((one for one in evidence.job.said("scheduler_kill") if one[0].name.startswith(TOLD)), None)
+    alone = len({str(one.subject.get("node", "")) for one in found}) == 1
+    for one in found:
+        if told is not None and alone and "uptime_above_job" not in one.signals:
+            more = (*one.signals, "node_failure_told")
+            one = dataclasses.replace(one, signals=more, because=(*one.because, quoted(*told)))
+        yield one
+
+
+def signs(evidence: Evidence) -> Iterator[Hypothesis]:
+    """What nodes and their logs show by themselves."""
     times = times_of(evidence)
     yield from _notices(evidence, times)
     yield from _boots(evidence, times)

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
+from probes.diagnosis.rules.rebooted import signs
 
 MEMORY, NODE = "host.memory_oom_kill", "host.rebooted"
+LOST = ("Node failure", "unexpectedly rebooted", "on failed node", "not responding, setting DOWN")
+UNNAMED = ("NODE FAILURE", "NODE_FAIL")
 OUT_OF_MEMORY = ("OUT_OF_ME", "Exceeded", "oom", "OOMKilled", "Out Of Memory")
 
 
@@ -25,9 +28,21 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 "a process of the job was killed for memory, says the scheduler",
                 "memory_kill_told",
             )
+    lost = [one for one in evidence.job.said("scheduler_kill") if one[0].name in LOST]
+    restarted = {str(found.subject["node"]) for found in signs(evidence) if "node" in found.subject}
     for one in evidence.job.said("scheduler_kill"):
-        if one[0].name.startswith(("NODE FAILURE", "Node failure", "NODE_FAIL")):
-            yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told")
+        # slurmstepd writes of a failed node on those that are left, and a row of sacct names all of the job: such
+        # lines name none. Where a node shows that it restarted, that is the one.
+        if one[0].name in LOST:
+            yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told", _lost(evidence, one))
+        elif one[0].name.startswith(UNNAMED) and not restarted and not lost:
+            yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told", "")
+            break
+
+
+def _lost(evidence: Evidence, one: Said) -> str:
+    host = address(str(one[0].more.get("nodes", "")) or one[0].peer)
+    return node_called(evidence, host) or host
 
 
 def _for_memory(one: Said) -> bool:
@@ -39,9 +54,11 @@ def _node(evidence: Evidence, one: Said) -> str:
     return node_called(evidence, host) or host or node_of(evidence, one)
 
 
-def _hypothesis(evidence: Evidence, one: Said, cause: str, says: str, signal: str) -> Hypothesis:
+def _hypothesis(
+    evidence: Evidence, one: Said, cause: str, says: str, signal: str, node: str | None = None
+) -> Hypothesis:
     event = one[0]
-    node = _node(evidence, one)
+    node = _node(evidence, one) if node is None else node
     ranks = frozenset(event.about)
     subject: dict[str, str | int] = {"node": node} if node else {}
     if len(ranks) == 1 and cause == MEMORY:

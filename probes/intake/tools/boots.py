@@ -29,6 +29,11 @@ _LAST = re.compile(
     r"reboot\s{1,12}system boot\s{1,12}(\S{1,60})\s{1,12}"
     r"([A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d(?::\d\d)?(?: \d{4})?)([^\n]{0,80})"
 )
+# last(1) -x without a word: logins and changes of the run level are among the boots.
+_LOGIN = re.compile(
+    r"\S{1,32}\s{1,24}(?:(?:pts/|tty|:)\S{0,12}|system down|\(to lvl \d\)|~)\s.{0,60}?"
+    r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d"
+)
 _BOOT_ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{32}")
 _LIST = re.compile(
     r"\s{0,6}(-?\d{1,4}) ([0-9a-f]{32}) [A-Z][a-z]{2} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\S{2,6})"
@@ -42,6 +47,8 @@ def _fits(head: str, name: str) -> bool:
         return False
     first = lines[0]
     if _WHO.match(first) or _LAST.match(first) or _LIST.match(first) or first.split()[:3] == ["IDX", "BOOT", "ID"]:
+        return True
+    if first.startswith("wtmp begins") or (_LOGIN.match(first) and any(map(_LAST.match, lines))):
         return True
     if _UP.match(first) and "load average" in first:
         return len(lines) <= 3 or all(_of_boot(line) for line in lines[1:])

@@ -16,8 +16,8 @@ from probes.intake.tools import Tool
 
 _UNIT = re.compile(r"\s{0,4}\[[^\]]{1,12}\]$")
 _KNOWN = re.compile(
-    r"(?:^|, ?)(?:pci\.bus_id|gpu_bus_id|temperature\.gpu|utilization\.gpu|pstate|power\.draw|gpu_name|driver_version"
-    r"|clocks\.(?:current\.)?sm|memory\.used|ecc\.errors\.|remapped_rows\.|pcie\.link\.|uuid|clocks_(?:event|throttle))"
+    r"(?:^|, ?)(?:pci\.bus_id|gpu_bus_id|temperature\.gpu|utilization\.gpu|pstate|power\.draw|driver_version"
+    r"|(?:gpu_)?name(?=,|$)|index(?=,|$)|vbios_version|serial(?=,|$)|clocks\.(?:current\.)?sm|memory\.used|ecc\.errors\.|remapped_rows\.|pcie\.link\.|uuid|clocks_(?:event|throttle))"
 )
 
 

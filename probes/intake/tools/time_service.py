@@ -18,9 +18,16 @@ from probes.intake.tools._text import time_in
 
 _SOURCE = re.compile(r"[\^=#]([*+\-?x~]) {1,4}(\S{1,80})\s[^\[]{0,120}?([+-]?\d{1,12})(ns|us|ms|s)\[")
 _PEER = re.compile(
-    r"([*+\-#xo. ])(\S{1,40})\s{1,30}\S{1,40}\s{1,20}\d{1,2} \S .{0,80}?(-?[\d.]{1,14})\s{1,12}[\d.]{1,14}\s{0,8}$"
+    r"([*+\-#xo. ])(\S{1,40})\s{1,30}\S{1,40}\s{1,20}\d{1,2} \S .{0,80}?"
+    r"(-?\d{1,12}(?:\.\d{1,9})?)\s{1,12}[\d.]{1,14}\s{0,8}$"
 )
 _UNIVERSAL = re.compile(r"Universal time: {1,4}[A-Z][a-z]{2} (20\d\d-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC")
+# chronyc -c tracking: id, name, stratum, reference time, System time (positive: slow), ... , leap status. client.c
+_CSV = re.compile(
+    r"[0-9A-F]{8},[^,\n]{0,80},\d{1,2},\d{1,11}\.\d{1,9},(-?\d{1,12}\.\d{1,12}),(?:-?[\d.]{1,20},){7}"
+    r"-?[\d.]{1,20},(Normal|Insert second|Delete second|Not synchronised)\s{0,4}$",
+    re.M,
+)
 _ZONED = re.compile(r"\b(?:UTC|GMT)\b|\dZ$|[+-]\d\d:?\d\d$|^1\d{9}(?:\.\d{1,9})?$")
 _SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -28,6 +35,8 @@ _SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 def _fits(head: str, name: str) -> bool:
     text = head[:8192]
     if _date(text) is not None:
+        return True
+    if _CSV.match(text.lstrip()):
         return True
     if re.match(r"Reference ID\s{1,8}: ", text.lstrip()) or "MS Name/IP address" in text[:400]:
         return True
@@ -44,6 +53,9 @@ def read(text: str) -> Clock:
     if (at := _date(text)) is not None:
         return Clock(None, None, None, "", None, None, at)
     body = text.lstrip()
+    if row := _CSV.match(body):
+        kept = row[2] != "Not synchronised"
+        return Clock(None, None, None, "chrony", kept, -float(row[1]) if kept else None)
     if body.startswith("Reference ID"):
         return _clock({"chronyc -n tracking": body})
     if "MS Name/IP address" in body[:400]:

@@ -1,0 +1,74 @@
+"""What the numbers are that `srun --label` writes in front of every line: ranks, or launchers of ranks, one a node.
+
+Source   srun(1) --label: "prepend task number to lines of stdout/err"; srun's own line about the end of a task names
+         its node; torch.distributed.elastic prints the host of each failure
+Units    none
+Shape    labels_of(rows) -> Labels, None where no such numbers stand in front
+Errors   none
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+MOST_ROWS = 400  # at either end: srun tells of the ends of its tasks last
+MOST_TASKS = 4096
+LABEL = re.compile(r" {0,7}(\d{1,7}): ?")
+_LABELLED = re.compile(r" {0,7}\d{1,7}: ")
+_OF_SRUN = ("srun: ", "slurmstepd: ", "$ ", "+ ", "#")
+_LAUNCHER = re.compile(
+    r"torch(?:[./]distributed)?[./](?:run|launch|elastic|launcher)\b|\btorchrun\b|\blocal_rank: \d"
+    r"|deepspeed[./]launcher"
+    r"|accelerate[./]commands|\[default\d{1,4}\]:"
+)
+_MARKED = re.compile(r"\[rank(\d{1,7})\]")
+_ENDED = re.compile(r"srun: error: ([A-Za-z][\w.-]{0,62}): tasks? ([\d,-]{1,200}):")
+_HOST = re.compile(r"host {0,8}: ([A-Za-z][\w.-]{0,62})\s{0,8}$")
+_NCCL = re.compile(r"([A-Za-z][\w.-]{0,62}):\d{1,8}:\d{1,8} \[\d{1,3}\] NCCL ")
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """`ranks`: the numbers are ranks. `hosts`: number -> node, where something tells it."""
+
+    ranks: bool
+    hosts: Mapping[str, str] = field(default_factory=dict)
+
+
+def ends_of(text: str) -> list[str]:
+    """The first and the last rows of a text, which tell how it is labelled."""
+    rows = text[:65_536].split("\n")
+    return rows if len(text) <= 65_536 else [*rows[:MOST_ROWS], *text[-65_536:].split("\n")[-MOST_ROWS:]]
+
+
+def labels_of(rows: Sequence[str]) -> Labels | None:
+    """By the first rows and the last. What srun says itself carries no number."""
+    some = [row for row in rows if row.strip()]
+    some = some if len(some) <= MOST_ROWS * 2 else [*some[:MOST_ROWS], *some[-MOST_ROWS:]]
+    said = [row for row in some if not row.startswith(_OF_SRUN)]
+    if len(said) < 2 or sum(bool(_LABELLED.match(row)) for row in said) <= 0.9 * len(said):
+        return None
+    hosts: dict[str, str] = {}
+    ranks = True
+    for row in some:
+        if ended := _ENDED.match(row):
+            hosts.update(dict.fromkeys(_numbers(ended[2]), ended[1]))
+        elif label := LABEL.match(row):
+            rest = row[label.end() : label.end() + 1000]
+            other = _MARKED.match(rest)
+            ranks = ranks and not _LAUNCHER.search(rest) and (other is None or other[1] == label[1])
+            if told := _HOST.search(rest) or _NCCL.match(rest):
+                hosts.setdefault(label[1], told[1])
+    return Labels(ranks, hosts)
+
+
+def _numbers(text: str) -> list[str]:
+    """`0,4-7` as words."""
+    found: list[str] = []
+    for part in text.split(",")[:64]:
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal() and len(last or first) < 8:
+            found += [str(number) for number in range(int(first), min(int(last or first), int(first) + MOST_TASKS) + 1)]
+    return found[:MOST_TASKS]
