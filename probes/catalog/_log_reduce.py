@@ -45,6 +45,8 @@ WORDS = (
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
         "Node failure", "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
+        "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
+        "graph has changed", "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (
         "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",
@@ -57,7 +59,8 @@ WORDS = (
         "ax locked memory", "emlock", "ulimit -l",
     )),
     ("words", 4, 4, (
-        "NaN", "nan", "inf", "oss scale", "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
+        "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
+        "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
     )),
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",

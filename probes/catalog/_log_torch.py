@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from probes.catalog import _log_wrappers
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import first, shape
@@ -234,7 +235,7 @@ _NETWORK = (
     shape("rendezvous", "Rendezvous", r"(?P<name>Rendezvous[A-Z][A-Za-z]{3,30}Error)"),
 )
 
-SHAPES = _WATCHDOG + _DESYNC + _MISMATCH + _NETWORK
+SHAPES = _WATCHDOG + _DESYNC + _MISMATCH + _log_wrappers.SHAPES + _NETWORK
 
 
 def read(line: Line) -> LogEvent | None:

@@ -45,19 +45,29 @@ def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
         for status, _, _ in evidence.job.said("watchdog_status")
         if status.rank is not None and status.group
     }
-    found: dict[str, dict[int, Said]] = {}
-    places: dict[tuple[str, object], set[int]] = {}
+    named: dict[tuple[int, str], set[str]] = {}
+    timed_out: list[tuple[int, str, Said]] = []
     for one in evidence.job.said("watchdog_timeout"):
         event = one[0]
         if event.rank is None or event.seq is None or event.op in POINT_TO_POINT:
             continue
         # Up to torch 2.4 the time-out does not name its group, the account that the rank gives after it does.
         group = event.group or known.get((event.rank, event.seq), "")
+        timed_out.append((event.rank, group, one))
+        if group:
+            named.setdefault((event.seq, event.op), set()).add(group)
+    found: dict[str, dict[int, Said]] = {}
+    places: dict[tuple[str, object], set[int]] = {}
+    for rank, group, one in timed_out:
+        event = one[0]
+        alike = named.get((event.seq or 0, event.op), set())
+        if not group and len(alike) == 1:  # a rank whose account was cut off waits where the others of its kind do
+            group = next(iter(alike))
         there = found.setdefault(group, {})
-        if event.rank not in there or _earlier(event.seq, there[event.rank][0].seq):
-            there[event.rank] = one
+        if rank not in there or _earlier(event.seq or 0, there[rank][0].seq):
+            there[rank] = one
         if "group_rank" in event.more:
-            places.setdefault((group, event.more["group_rank"]), set()).add(event.rank)
+            places.setdefault((group, event.more["group_rank"]), set()).add(rank)
     several = {group for (group, _), ranks in places.items() if len(ranks) > 1}
     return {group: waits for group, waits in found.items() if group not in several}
 

@@ -1,0 +1,126 @@
+"""What DDP, FSDP, Megatron, DeepSpeed and torch's own checks write of gradients and parameters is told as what it is.
+
+Right values follow from what each check compares, by its source.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.hardware import judged
+
+BY_NAN_CHECK = (
+    "/opt/pytorch/torch/csrc/distributed/c10d/NanCheck.cu:210: checkForNaN: block: [3,0,0], thread: [64,0,0] "
+    "Assertion `!isnan(tailPtr[threadIdx.x])` failed.\n"
+)
+BY_INDEX = (
+    "/opt/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1500: indexSelectSmallIndex: block: [3,0,0], thread: [64,0,0] "
+    "Assertion `srcIndex < srcSelectDimSize` failed.\n"
+)
+ASSERT = (
+    "[rank6]: Traceback (most recent call last):\n"
+    '[rank6]:   File "/w/run.py", line 77, in step\n'
+    "[rank6]:     loss.backward()\n"
+    "[rank6]: RuntimeError: CUDA error: device-side assert triggered\n"
+)
+
+
+def of_log(folder: Path, text: str) -> tuple[str, object, float]:
+    found = judged(folder, {"train.log": text}).verdict
+    return found.hypothesis.cause, found.hypothesis.subject.get("rank"), found.probability
+
+
+def ranks(text: str, *which: int) -> str:
+    return "".join(f"[rank{rank}]: {text.format(rank=rank)}\n" for rank in which)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (
+            "RuntimeError: Detected at least one parameter gradient is not the expected DDP bucket view with "
+            "gradient_as_bucket_view=True.",
+            "fw.hook_order",
+        ),
+        ("AssertionError: Cannot set grad twice", "fw.hook_order"),
+        (
+            "AssertionError: The parameter 447 has already been reduced.             Gradient computed twice for this "
+            "partition.             Multiple gradient reduction is currently not supported",
+            "fw.hook_order",
+        ),
+        (
+            "AssertionError: Communication call has not been issued for this bucket (11/12 params have grad available)",
+            "fw.unused_parameters",
+        ),
+        (
+            "RuntimeError: Your training graph has changed in this iteration, e.g., one parameter is unused in first "
+            "iteration, but then got used in the second iteration.",
+            "fw.unused_parameters",
+        ),
+    ],
+)
+def test_what_wraps_the_model_names_the_trouble_with_gradients(tmp_path: Path, line: str, cause: str) -> None:
+    found, rank, share = of_log(tmp_path, ranks(line, 2))
+    assert (found, rank) == (cause, 2)
+    assert share > 0.8
+
+
+def test_a_bucket_with_all_its_gradients_lacks_none(tmp_path: Path) -> None:
+    line = "AssertionError: Communication call has not been issued for this bucket (12/12 params have grad available)"
+    assert of_log(tmp_path, ranks(line, 2))[0] != "fw.unused_parameters"
+
+
+def test_fsdp_names_the_first_rank_that_gathers_in_another_order(tmp_path: Path) -> None:
+    line = "RuntimeError: Forward order differs across ranks: rank 0 is all-gathering 4 parameters while rank {} is "
+    line += "all-gathering 1 parameters"
+    assert of_log(tmp_path / "far", ranks(line.format(5), 0, 1, 5))[:2] == ("fw.collective_mismatch", 5)
+    assert of_log(tmp_path / "near", ranks(line.format(1), 0, 1, 5))[:2] == ("fw.collective_mismatch", None), (
+        "rank 0 itself may be the odd one"
+    )
+
+
+def test_ddp_tells_whose_model_has_another_shape(tmp_path: Path) -> None:
+    line = "RuntimeError: [{rank}]: params[0] in this process with shape [50304, 64] appears not to match shape of the "
+    line += "same param in process 0."
+    others = "".join(f"[rank{rank}]: INFO init done\n" for rank in range(4))
+    zero = of_log(tmp_path / "zero", ranks(line, 1, 2, 3))
+    assert zero[:2] == ("fw.collective_shape_mismatch", 0), "all others differ from it"
+    pair = of_log(tmp_path / "pair", ranks(line, 1))
+    assert pair[:2] == ("fw.collective_shape_mismatch", None), "of two ranks either may be wrong"
+    assert of_log(tmp_path / "others", others + ranks(line, 2))[0] == "fw.collective_shape_mismatch"
+
+
+def test_a_model_of_no_parameters_is_what_an_aborted_gather_leaves(tmp_path: Path) -> None:
+    line = "RuntimeError: DDP expects same model across all ranks, but Rank {} has {} params, while rank {} has "
+    line += "inconsistent {} params."
+    aborted = ranks(line.format(1, 70, 0, 0), 1)
+    assert of_log(tmp_path / "aborted", aborted)[0] != "fw.collective_shape_mismatch"
+    real = ranks(line.format(1, 70, 3, 74), 1) + ranks(line.format(2, 70, 3, 74), 2)
+    real += ranks(line.format(3, 74, 0, 70), 3)
+    assert of_log(tmp_path / "real", real)[:2] == ("fw.collective_shape_mismatch", 3)
+
+
+def test_the_nan_check_is_told_from_other_asserts_however_far_from_the_end_it_stands(tmp_path: Path) -> None:
+    rest = "[rank6]: note of the program\n" * 60
+    assert of_log(tmp_path / "nan", BY_NAN_CHECK * 3 + ASSERT + rest)[0] == "fw.nan_gradient"
+    assert of_log(tmp_path / "index", BY_INDEX * 3 + ASSERT + rest)[0] == "gpu.app_fault"
+
+
+def watchdog(rank: int, seq: int = 41) -> str:
+    return (
+        f"[rank{rank}]:[E1104 23:11:40.7 ProcessGroupNCCL.cpp:688] [Rank {rank}] Watchdog caught collective operation "
+        f"timeout: WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600013 "
+        "milliseconds before timing out.\n"
+    )
+
+
+def test_ranks_whose_account_is_cut_off_wait_in_no_other_group(tmp_path: Path) -> None:
+    account = (
+        "[rank{0}]:[E1104 23:11:40.8 ProcessGroupNCCL.cpp:2299] [PG ID 0 PG GUID 0(default_pg) Rank {0}]  failure "
+        "detected by watchdog at work sequence id: 41 PG status: last enqueued work: 41, last completed work: 40\n"
+    )
+    log = "".join(watchdog(rank) for rank in range(4)) + account.format(0) + account.format(2)
+    told = judged(tmp_path, {"train.log": log})
+    assert not [one for one in told.ranked if one.hypothesis.cause == "fw.group_order_cycle"]
