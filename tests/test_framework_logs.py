@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from probes.catalog.rank_log import of_file
 from tests.support.hardware import judged
 
 BY_NAN_CHECK = (
@@ -124,3 +125,65 @@ def test_ranks_whose_account_is_cut_off_wait_in_no_other_group(tmp_path: Path) -
     log = "".join(watchdog(rank) for rank in range(4)) + account.format(0) + account.format(2)
     told = judged(tmp_path, {"train.log": log})
     assert not [one for one in told.ranked if one.hypothesis.cause == "fw.group_order_cycle"]
+
+
+SACCT = """JobID           State ExitCode    Elapsed
+------------ ---------- -------- ----------
+9001           {0}      {1}   01:00:02
+9001.batch  COMPLETED      0:0   01:00:02
+9001.0      COMPLETED      0:0   01:00:00
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SACCT.format("COMPLETED", "0:0"),
+        "JobID|JobName|State|ExitCode\n77|sft|COMPLETED|0:0\n77.0|torchrun|COMPLETED|0:0\n",
+        "JobId=812 JobName=sft\n   UserId=ann(1001)\n   JobState=COMPLETED Reason=None\n   ExitCode=0:0\n",
+        "NAME            STATUS     COMPLETIONS   DURATION   AGE\nsft-worker-01   Complete   1/1   63m   2h\n",
+    ],
+)
+def test_a_job_that_its_scheduler_calls_complete_has_nothing_wrong(tmp_path: Path, text: str) -> None:
+    found = judged(tmp_path, {"terminal.txt": text}).verdict
+    assert found.hypothesis.cause == "none"
+    assert found.hypothesis.because[0].says.endswith("ended well")
+
+
+def test_an_exit_code_a_failed_step_or_a_failure_in_a_log_says_otherwise(tmp_path: Path) -> None:
+    good = SACCT.format("COMPLETED", "0:0")
+    crash = "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: no such file\n"
+    for place, files in enumerate((
+        {"terminal.txt": SACCT.format("COMPLETED", "0:9")},
+        {"terminal.txt": SACCT.format("FAILED   ", "1:0")},
+        {"terminal.txt": SACCT.format("RUNNING  ", "0:0")},
+        {"terminal.txt": good, "rank1.log": crash},
+    )):  # fmt: skip
+        assert judged(tmp_path / str(place), files).verdict.hypothesis.cause != "none"
+
+
+def look(pid: int, *frames: str) -> str:
+    body = "".join(f"    {frame}\n" for frame in frames)
+    return (
+        f'Process {pid}: python t.py\nPython v3.11.7 (/usr/bin/python3.11)\n\nThread {pid} (idle): "MainThread"\n{body}'
+    )
+
+
+def test_who_was_elsewhere_a_moment_before_does_not_wait_for_a_rank_that_is_late(tmp_path: Path) -> None:
+    pause = ("step (t.py:24)", "<module> (t.py:28)")
+    backward = ("_engine_run_backward (torch/autograd/graph.py:979)", "step (t.py:18)", "<module> (t.py:28)")
+    moved = {
+        f"look{n}/rank{r}.txt": look(70 + r, *(backward if n == 2 and r else pause)) for n in (1, 2) for r in range(3)
+    }
+    stood = {f"look{n}/rank{r}.txt": look(70 + r, *(backward if r else pause)) for n in (1, 2) for r in range(3)}
+    assert judged(tmp_path / "moved", moved).verdict.hypothesis.cause == "unknown"
+    found = judged(tmp_path / "stood", stood).verdict.hypothesis
+    assert (found.cause, found.subject) == ("fw.rank_missing_collective", {"rank": 0}), "a folder look2 is no node"
+
+
+def test_a_dump_that_somebody_asked_for_ends_no_run_of_a_log() -> None:
+    steps = [f"step {n} | loss 2.{n:02d} | 5.1 s/step" for n in range(12)]
+    asked = "[rank0]:[I729 08:00:00.04 ProcessGroupNCCL.cpp:1566] [PG ID 0 PG GUID 0(default_pg) Rank 0] Dump signal "
+    asked += "received through pipe, triggering FR dump."
+    events = of_file("a.log", "\n".join([*steps[:2], asked, *steps[2:]]), None).events
+    assert [event.more.get("run") for event in events if event.kind in ("progress", "dump_signal")] == [None, None]

@@ -61,9 +61,7 @@ def later(events: Iterable[LogEvent], before: list[LogEvent]) -> list[LogEvent]:
     ended = any(ends(event) for event in before)
     goes_on = any(one.kind == "progress" and one.seq is not None and one.count >= ON for one in some if not run_of(one))
     base = max(map(run_of, before), default=0) + (ended and goes_on)
-    return [
-        _of(one, run_of(one) + base) if base and (ends(one) or one.kind == "progress") else one for one in some
-    ]
+    return [_of(one, run_of(one) + base) if base and (ends(one) or one.kind == "progress") else one for one in some]
 
 
 def _of(event: LogEvent, run: int) -> LogEvent:

@@ -92,6 +92,10 @@ class Places:
             pid, rank = one[0].more.get("of_pid"), one[0].rank
             if isinstance(pid, int) and rank is not None:
                 found.setdefault((node_of(self._evidence, one), pid), rank)
+        for event, _, _ in self._evidence.job.said("torchrun_failure"):
+            pid, rank = event.more.get("pid"), next(iter(event.about), None)
+            if isinstance(pid, int) and rank is not None and event.peer:
+                found.setdefault((node_called(self._evidence, event.peer) or event.peer, pid), rank)
         return found
 
     @functools.cached_property

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
+from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.tools import Tool, tool_of
@@ -21,6 +22,7 @@ Kind = Literal[
     "process",
     "environment",
     "ps",
+    "states",
     "kernel log",
     "nvidia-smi",
     "ras",
@@ -133,11 +135,13 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Other("says only that a worker server was alive")
     if is_extract(text):
         return Known("process", text)
+    if tells_states(text):
+        return Known("states", text)
     if is_environment(head):
         return Known("environment", text)
     if "NVSMI LOG" in head or _GPU_BLOCK.search(head):
         return Known("nvidia-smi", text)
-    if re.match(r"[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
+    if re.match(r"(?:[^\n]{0,80}\d\d:\d\d[^\n]{0,40}\n)?[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
         return Known("ras", text)
     if is_ps(head):
         return Known("ps", text)
@@ -173,7 +177,7 @@ def _json(body: str, name: str) -> Known | Other:
         return Known("stacks", body)
     if '"profiling_name"' in head:
         return Known("dump", "", body.encode("utf-8", "replace"))
-    if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},)', head):
+    if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},(?!\d{1,7}\]<))', head):
         return Other("JSON of no known form")
     return _lines(body, head, name)  # "[rank0]: ..." and "[  12.345678] ..." begin like a list
 

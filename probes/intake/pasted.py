@@ -39,6 +39,8 @@ _PROMPT = re.compile(
     r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| ))?"
     r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
+# bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
+_SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
 _COMMANDS = ("dmesg", "journalctl", "nvidia-smi", "dcgmi", "ibstat", "ibstatus", "ibdev2netdev", "ibqueryerrors",
     "iblinkinfo", "ibnetdiscover", "ibdiagnet", "perfquery", "mlxlink", "rdma", "ethtool", "ip", "ss", "netstat", "ps",
     "top", "py-spy", "pystack", "gdb", "cuda-gdb", "strace", "cat", "tail", "head", "grep", "zcat", "free", "df",
@@ -69,6 +71,7 @@ class Part:
 
 def parts_of(text: str) -> list[Part]:
     """The files in it, at least two or one with a name; [] when it is one file by itself."""
+    text = _SHELL.sub("", text)
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
         head.pop()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
@@ -45,31 +46,36 @@ def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
         for status, _, _ in evidence.job.said("watchdog_status")
         if status.rank is not None and status.group
     }
-    named: dict[tuple[int, str], set[str]] = {}
-    timed_out: list[tuple[int, str, Said]] = []
+    alike = _named_alike(evidence, known)
+    found: dict[str, dict[int, Said]] = {}
+    places: dict[tuple[str, object], set[int]] = {}
     for one in evidence.job.said("watchdog_timeout"):
         event = one[0]
         if event.rank is None or event.seq is None or event.op in POINT_TO_POINT:
             continue
         # Up to torch 2.4 the time-out does not name its group, the account that the rank gives after it does.
-        group = event.group or known.get((event.rank, event.seq), "")
-        timed_out.append((event.rank, group, one))
-        if group:
-            named.setdefault((event.seq, event.op), set()).add(group)
-    found: dict[str, dict[int, Said]] = {}
-    places: dict[tuple[str, object], set[int]] = {}
-    for rank, group, one in timed_out:
-        event = one[0]
-        alike = named.get((event.seq or 0, event.op), set())
-        if not group and len(alike) == 1:  # a rank whose account was cut off waits where the others of its kind do
-            group = next(iter(alike))
+        group = event.group or known.get((event.rank, event.seq), "") or alike.get(_call(event), "")
         there = found.setdefault(group, {})
-        if rank not in there or _earlier(event.seq or 0, there[rank][0].seq):
-            there[rank] = one
+        if event.rank not in there or _earlier(event.seq, there[event.rank][0].seq):
+            there[event.rank] = one
         if "group_rank" in event.more:
-            places.setdefault((group, event.more["group_rank"]), set()).add(rank)
+            places.setdefault((group, event.more["group_rank"]), set()).add(event.rank)
     several = {group for (group, _), ranks in places.items() if len(ranks) > 1}
     return {group: waits for group, waits in found.items() if group not in several}
+
+
+def _call(event: LogEvent) -> tuple[object, ...]:
+    return event.seq, event.op, event.sizes
+
+
+def _named_alike(evidence: Evidence, known: dict[tuple[int, int | None], str]) -> dict[tuple[object, ...], str]:
+    """{call: group} where the accounts of some ranks name one group for it: those of the others were not brought."""
+    groups: dict[tuple[object, ...], set[str]] = {}
+    for event, _, _ in evidence.job.said("watchdog_timeout"):
+        group = event.group or (known.get((event.rank, event.seq), "") if event.rank is not None else "")
+        if group:
+            groups.setdefault(_call(event), set()).add(group)
+    return {call: names.pop() for call, names in groups.items() if len(names) == 1}
 
 
 def _earlier(one: int, other: int | None) -> bool:
