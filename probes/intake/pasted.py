@@ -197,7 +197,7 @@ def _heading(
     """(lines that the heading takes, nodes it names, command it tells), None when this line is none. Nodes are None
     where it begins something that is of no node."""
     line = lines[at].rstrip()
-    if len(line) > 2000:
+    if len(line) > 2000 or line.endswith(" ping statistics ---"):  # which is no heading of a file
         return None
     if _RULE.match(line[:500]) and at + 2 < len(lines) and _RULE.match(lines[at + 2].rstrip()[:500]):
         nodes = _folded(lines[at + 1].strip()[:2000])
