@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from probes.catalog import _log_reduce
 from probes.catalog.rank_log import of_file
 from tests.support.hardware import judged
 
@@ -187,3 +188,25 @@ def test_a_dump_that_somebody_asked_for_ends_no_run_of_a_log() -> None:
     asked += "received through pipe, triggering FR dump."
     events = of_file("a.log", "\n".join([*steps[:2], asked, *steps[2:]]), None).events
     assert [event.more.get("run") for event in events if event.kind in ("progress", "dump_signal")] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        BY_NAN_CHECK.strip(),
+        "RuntimeError: Detected at least one parameter gradient is not the expected DDP bucket view",
+        "AssertionError: Cannot set grad twice",
+        "Gradient computed twice for this partition.",
+        "Communication call has not been issued for this bucket (11/12 params have grad available)",
+        "RuntimeError: Your training graph has changed in this iteration, e.g., one parameter is unused",
+        "Forward order differs across ranks: rank 0 is all-gathering 4 parameters while rank 5 is all-gathering 1",
+        "[2]: params[0] in this process with sizes [8, 4] appears not to match sizes of the same param in process 0.",
+        "DDP expects same model across all ranks, but Rank 3 has 74 params, while rank 0 has inconsistent 70 params.",
+        "found Inf in local grad norm for bucket #3",
+        "The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be clipped.",
+    ],
+)
+def test_a_node_sends_these_lines_from_the_middle_of_a_long_log(line: str) -> None:
+    data = b"nothing to see\n" * 50 + line.encode() + b"\n" + b"nothing to see\n" * 50
+    assert line in [text for _, _, text in _log_reduce.chosen_lines(data)[0]]
+    assert of_file("a.log", line, None).events, "and they are read"

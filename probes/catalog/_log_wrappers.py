@@ -40,7 +40,7 @@ SHAPES = (
     shape(
         "collective_mismatch",
         "appears not to match",
-        r"\[(?P<rank>\d{1,7})\]: params\[(?P<parameter>\d{1,9})\] in this process with (?:shape|sizes|strides) "
+        r"(?:\[(?P<rank>\d{1,7})\]: )?params\[(?P<parameter>\d{1,9})\] in this process with (?:shape|sizes|strides) "
         r"\[(?P<dims>[\d, ]{0,200})\] appears not to match",
         name=PARAMETERS,
     ),
