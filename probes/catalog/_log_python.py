@@ -17,6 +17,8 @@ from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import first, shape
 
+NAN_CHECK = "NaN check"
+
 _CUDA = (
     shape(
         "cuda_error",
@@ -116,10 +118,15 @@ _A_PHASE = re.compile(_PHASE)
 _ONE_STEP = re.compile(_STEP)
 
 _WORDS = (
+    # TORCH_NCCL_NAN_CHECK: NanCheck.cu asserts on the GPU that what a collective is given is a number.
+    shape("nan", "heckForN", r"heckForNa[nN]", name=NAN_CHECK),
+    shape("nan", "NanCheck.cu", name=NAN_CHECK),
     shape("nan", "NaN", r"\bNaNs?\b"),
     shape("nan", "nan", r"(?<![\w./])nan(?! iterations)(?![\w./])"),
     shape("nan", "nan iterations", r"nan iterations: {0,8}[1-9]"),  # Megatron counts them in every line
     shape("nan", "oss scale", r"(?i:loss scale already at minimum|minimum loss scale reached)", name="loss scale"),
+    shape("nan", "nf in ", r"found [Ii]nf in "),  # Megatron, beside "found NaN in"
+    shape("nan", "non-finite", r"(?:norm|gradients?|loss).{0,120}?\bnon-finite"),  # clip_grad_norm_, error_if_nonfinite
     shape("nan", "inf", r"(?i:loss|norm|scale|ppl)\W{1,4}-?inf(?!\w)"),
     shape(
         "checkpoint", "aving ", r"(?P<name>Saving|saving) \S{0,300}?(?:\.pth?|\.ckpt|\.safetensors|\.distcp|_states)\b"

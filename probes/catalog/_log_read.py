@@ -18,6 +18,7 @@ from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Failures, Tracebacks, of_error_file
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line, Zone, log_lines
+from probes.catalog._log_python import NAN_CHECK
 from probes.catalog._log_runs import Runs, run_of
 from probes.catalog._log_timings import Timings
 
@@ -82,7 +83,7 @@ def _key(event: LogEvent) -> object:
         host, pid = event.more.get("host"), event.more.get("of_pid")
         return event.rank, event.name, event.where, event.code, event.more.get("direction"), host, pid
     if event.kind == "nan":
-        return event.rank
+        return event.rank, event.name == NAN_CHECK
     alike = (event.rank, event.about, event.peer, event.seq, event.op, event.group, event.code, event.name)
     # Addresses and times in a text that no group took apart make two warnings differ: then they are two.
     return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid", "run"))

@@ -47,6 +47,8 @@ WORDS = (
         "nterruption", "node shutdown",
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
         "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
+        "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
+        "graph has changed", "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (
         "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",
@@ -60,7 +62,8 @@ WORDS = (
         "opology file", "=== System", "+ NVL[", " - GPU/", "(UUID: GPU-",
     )),
     ("words", 4, 4, (
-        "NaN", "nan", "inf", "oss scale", "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
+        "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
+        "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
     )),
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",

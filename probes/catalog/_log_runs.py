@@ -23,6 +23,7 @@ ENDS = frozenset(
         *("duplicate_gpu", "dump_signal", "agent_signal"),
     )
 )
+BY_PIPE = "through pipe"  # a dump that somebody asked for: the job trains on
 ON = 8  # steps that one writer tells after it; judgement: less are others that had not come to it yet
 
 
@@ -33,15 +34,20 @@ class Runs:
 
     def placed(self, event: LogEvent) -> LogEvent:
         """The event, with the run that it is of."""
-        if event.kind in ENDS:
+        if ends(event):
             self._since = {}
         elif event.kind == "progress" and self._since is not None and event.seq is not None:
             writer = (event.rank, event.name)
             self._since[writer] = self._since.get(writer, 0) + 1
             if self._since[writer] >= ON:
                 self._run, self._since = self._run + 1, None
-        of_run = event.kind in ENDS or event.kind == "progress"
+        of_run = ends(event) or event.kind == "progress"
         return _of(event, self._run) if of_run and self._run else event
+
+
+def ends(event: LogEvent) -> bool:
+    """Whether it tells of the end of a process."""
+    return event.kind in ENDS and event.name != BY_PIPE
 
 
 def run_of(event: LogEvent) -> int:
@@ -52,12 +58,10 @@ def run_of(event: LogEvent) -> int:
 def later(events: Iterable[LogEvent], before: list[LogEvent]) -> list[LogEvent]:
     """Events of the next part of a log, counted on from those of the parts before it."""
     some = list(events)
-    ended = any(event.kind in ENDS for event in before)
+    ended = any(ends(event) for event in before)
     goes_on = any(one.kind == "progress" and one.seq is not None and one.count >= ON for one in some if not run_of(one))
     base = max(map(run_of, before), default=0) + (ended and goes_on)
-    return [
-        _of(one, run_of(one) + base) if base and (one.kind in ENDS or one.kind == "progress") else one for one in some
-    ]
+    return [_of(one, run_of(one) + base) if base and (ends(one) or one.kind == "progress") else one for one in some]
 
 
 def _of(event: LogEvent, run: int) -> LogEvent:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from probes.catalog import _log_wrappers
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
+from probes.catalog._log_runs import BY_PIPE
 from probes.catalog._log_shapes import first, shape
 
 _N = r"\d{1,18}"
@@ -45,6 +47,7 @@ _WATCHDOG = (
         r"(?:rank (?P<about>\d{1,7})|this local rank|another rank)"
         rf".{{0,200}}?ast enqueued NCCL work: (?P<enqueued>-?{_N}), last completed NCCL work: (?P<completed>-?{_N})",
     ),
+    shape("dump_signal", "signal received through pipe", name=BY_PIPE),
     shape("dump_signal", "dump signal", r"(?:Received|Observed|Dump).{0,80}?(?:from +rank (?P<about>\d{1,7})|$|[ ,.])"),
     shape(
         "dump_signal",
@@ -245,7 +248,7 @@ _NETWORK = (
     shape("rendezvous", "Rendezvous", r"(?P<name>Rendezvous[A-Z][A-Za-z]{3,30}Error)"),
 )
 
-SHAPES = _WATCHDOG + _DESYNC + _MISMATCH + _NETWORK
+SHAPES = _WATCHDOG + _DESYNC + _MISMATCH + _log_wrappers.SHAPES + _NETWORK
 
 
 def read(line: Line) -> LogEvent | None:

@@ -75,9 +75,15 @@ def _stepped(job: Job) -> str:
     broken = {id(log) for event, log, _ in told if event.kind not in GOING_ON and after(event, log)}
     for event, log, seen in job.said("progress"):
         steps = event.seq is not None and event.count >= STEPS
-        if steps and id(log) not in broken and after(event, log):
+        if steps and id(log) in asked and id(log) not in broken and _goes_on(event, asked[id(log)]):
             return seen.ref
     return ""
+
+
+def _goes_on(event: LogEvent, line: int) -> bool:
+    """Whether lines of this kind go on below a line: all of them, or as many as are steps that were not under way."""
+    last = event.more.get("last_place")
+    return (event.line or 0) > line or (isinstance(last, int) and last - line >= STEPS)
 
 
 def _by_group(dumps: Mapping[int, Dump]) -> dict[GroupKey, dict[int, Group]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_findings import EARLIER, same_host
 from probes.catalog._log_given import GIVEN
-from probes.catalog._log_runs import ENDS, run_of
+from probes.catalog._log_runs import ends, run_of
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.job import Job
 from probes.diagnosis.times import ZONES_S, apart, local
@@ -67,7 +67,7 @@ def _apart(job: Job) -> None:
     went_on = _WentOn(job)
     for one in job.events:
         event, log, _ = one
-        before = event.kind in ENDS and run_of(event) < runs[id(log)]
+        before = ends(event) and run_of(event) < runs[id(log)]
         before = before or (id(log) in goes_on and _place_in(event) < restarts.get(id(log), (0, 0)))
         before = before or went_on.after(event, log)
         (job.earlier if before or log.how == EARLIER or _before_its_process(job, event) else kept).append(one)

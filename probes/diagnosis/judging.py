@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from probes.diagnosis import rules
 from probes.diagnosis.collectives import Stalls
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.ended import ended_well
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
 from probes.diagnosis.suspects import ranks_said
@@ -105,7 +106,10 @@ class Diagnoser:
         quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) and not slow else ()
         if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
             quiet += ("ended_after_work",)
-        ranked = rank(found, quiet, _going_on(evidence) if "training_advances" in quiet else (), _gap(evidence))
+        on = _going_on(evidence) if "training_advances" in quiet else ()
+        if (ended := ended_well(evidence)) and not slow:
+            quiet, on = (*quiet, "completed_by_scheduler"), (*on, *ended)
+        ranked = rank(found, quiet, on, _gap(evidence))
         ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
         diagnosis = Diagnosis(ranked, path_states(evidence, ranked), failed)
         evidence.forget()

@@ -239,6 +239,8 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
         return
     if any(stall.odd or stall.draw or stall.complete for stall in evidence.stalls.all):
         return
+    if not proven and _began_between(job, within):
+        return
     kinds = Counter(str(wait.kind) for rank, wait in waits.items() if rank in within and wait is not None)
     peers = Reason(
         f"{ranks_said(list(within))}: main thread in {kinds.most_common(1)[0][0]}",
@@ -255,6 +257,13 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
             (_elsewhere(view, proven),),
             waiting=waiting,
         )
+
+
+def _began_between(job: Job, within: set[int]) -> bool:
+    """Whether those that wait were looked at before, and none of them was in this call then: ranks that go on take
+    turns in it, and one is always the first."""
+    looked = [view for rank in within if (view := job.ranks[rank]).stack is not None and view.stack.earlier]
+    return bool(looked) and not any(seen_twice(view) for view in looked)
 
 
 def _by_node(job: Job, within: set[int], outside: list[int]) -> bool:

@@ -86,7 +86,8 @@ _HOST = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+){0,8}", re.I)
 _NODE_WORD = re.compile(r"(?:^|[-_.])(?:node|gpu|host|dgx|hgx|gb|ip|compute|cn|nid|[ahb][12]00)(?=[-_.\d])", re.I)
 _OTHER = re.compile(
     r"(?:global_?)?rank|r\d|worker|attempt|local|proc|child|step|run|try|case|test|job|incident|inc|log|dump|stack|trace"
-    r"|slurm|none|evidence|capture|pyspy|spy|nccl|fr|flight|v\d|part|batch|epoch|iter|tmp|out|err|data|files?|new|old",
+    r"|slurm|none|evidence|capture|pyspy|spy|nccl|fr|flight|v\d|part|batch|epoch|iter|tmp|out|err|data|files?|new|old"
+    r"|samples?|snap|shot|poll|look|round|take|before|after|first|second|third|t\d|stage",
     re.I,
 )
 

@@ -22,10 +22,11 @@ CAUSE = "fw.group_order_cycle"
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if evidence.stalls.all:
         return  # recorders tell it better
+    # A group without a name may be any of the others: no circle is made of it.
     named = {
         group: waiting
         for group, waiting in by_group(evidence).items()
-        if spans_job(waiting) and all("group_rank" in event.more for event, _, _ in waiting.values())
+        if group and spans_job(waiting) and all("group_rank" in event.more for event, _, _ in waiting.values())
     }
     groups, places = list(named), list(named.values())
     blocked: dict[int, list[int]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._log_python import NAN_CHECK
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, listed, node_of, when, whom
@@ -30,7 +31,7 @@ NAMES = (
 )
 # Error 802, also as a traceback or NCCL passes it on: of the fabric of a whole node, whichever rank meets it.
 NOT_READY = ("error 802", "system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY")
-NAN_CHECK = ("checkForNaN", "CheckForNaN", "nan_check")
+NAN_CHECKS = ("checkForNaN", "CheckForNaN", "nan_check")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -94,9 +95,15 @@ def _not_ready(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _by_nan_check(evidence: Evidence, one: Said) -> bool:
-    """TORCH_NCCL_NAN_CHECK stops a rank with an assert of its own."""
+    """TORCH_NCCL_NAN_CHECK stops a rank with an assert of its own, which any later call of that rank meets again."""
     event, log, _ = one
-    return any(word in event.text or any(word in row for row in log.tail) for word in NAN_CHECK)
+    if any(word in event.text or any(word in row for row in log.tail) for word in NAN_CHECKS):
+        return True
+    other = any("Assertion `" in row and "isnan" not in row for row in log.tail)
+    if other or "device-side assert" not in event.text:
+        return False
+    checks = [said for said in evidence.job.said("nan") if said[0].name == NAN_CHECK]
+    return any(said[0].rank == event.rank or (said[0].rank is None and said[1] is log) for said in checks)
 
 
 RULE = Rule((PROGRAM, MEMORY, NVLINK, SWITCH, OFF_BUS), judge)

@@ -1,6 +1,7 @@
 """Logs that say it themselves: ranks ran different collectives, or passed different sizes.
 
-Source   torch's TORCH_DISTRIBUTED_DEBUG=DETAIL compares fingerprints; gloo/allreduce.cc aborts on a wrong length
+Source   torch's TORCH_DISTRIBUTED_DEBUG=DETAIL compares fingerprints; gloo/allreduce.cc aborts on a wrong length;
+         DDP and FSDP compare models when they wrap them
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from collections import Counter
 from collections.abc import Iterator
 
 from probes.catalog._log_events import LogEvent
+from probes.catalog._log_wrappers import ORDER, PARAMETERS
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said
 
 MISMATCH, SHAPE = "fw.collective_mismatch", "fw.collective_shape_mismatch"
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     """What the logs say: each names itself and one that differs, so the rank that most lines name is the odd one."""
-    events = list(evidence.job.said("collective_mismatch"))
+    said = list(evidence.job.said("collective_mismatch"))
+    yield from _by_wrapper(evidence, said)
+    events = [one for one in said if one[0].name not in (ORDER, PARAMETERS)]
     for event, log, seen in events:
         if event.name.startswith("gloo") and event.rank is not None:
             yield from _too_much(evidence, event, quoted(event, log, seen))
@@ -41,6 +46,41 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         ranks=frozenset(evidence.job.ranks),
         nodes=frozenset(evidence.nodes),
     )
+
+
+def _by_wrapper(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
+    """FSDP compares all ranks and names the first two that differ; DDP compares each with rank 0."""
+    for kind, cause, what in ((ORDER, MISMATCH, "gathers other parameters"), (PARAMETERS, SHAPE, "has other sizes")):
+        events = [one for one in said if one[0].name == kind]
+        if not events:
+            continue
+        rank = _second(events[0][0]) if kind == ORDER else _unlike_zero(evidence, events)
+        view = evidence.job.view(rank) if rank is not None else None
+        yield Hypothesis(
+            cause,
+            view.subject if view is not None else {},
+            f"{view.headline if view else 'A rank'} {what} than its peers, when the model is wrapped or first run",
+            tuple(quoted(*one) for one in events[:3]),
+            ("mismatch_in_log",),
+            would_change=("the same model and branch on every rank, and the error all the same",),
+            ranks=frozenset(evidence.job.ranks),
+            nodes=frozenset(evidence.nodes),
+        )
+
+
+def _second(event: LogEvent) -> int | None:
+    """Pairs are compared in order: all below the second rank are like the first. Of the first two either may be odd."""
+    first, second = event.more.get("first"), event.more.get("second")
+    return second if isinstance(second, int) and first == 0 and second > 1 else None
+
+
+def _unlike_zero(evidence: Evidence, events: list[Said]) -> int | None:
+    """Who differs from rank 0; where several do, it is rank 0 that differs."""
+    ranks = {event.rank for event, _, _ in events if event.rank is not None}
+    world = evidence.job.world_size or len(evidence.job.ranks)
+    if len(ranks) > 1:
+        return 0
+    return min(ranks, default=None) if world > 2 else None
 
 
 def _too_much(evidence: Evidence, event: LogEvent, reason: Reason) -> Iterator[Hypothesis]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._log_events import QUIET
+from probes.catalog._log_python import NAN_CHECK
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.suspects import shared
@@ -19,6 +20,7 @@ CHECKS = (
     ("CSAN detected a possible data race", STREAM, "race_by_sanitizer", "torch's sanitizer saw two streams race"),
     ("CUDASanitizerErrors", STREAM, "race_by_sanitizer", "torch's sanitizer saw two streams race"),
     ("Assertion `!isnan(", NAN, "nan_at_collective", "NaN was found in what a collective was given"),
+    (NAN_CHECK, NAN, "nan_at_collective", "NaN was found in what a collective was given"),
     ("unwaited collective calls", AWAITED, "unwaited_at_exit", "collectives were never waited for when it ended"),
 )
 MOST = 4

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from probes.catalog._log_events import LogEvent
+from probes.catalog._log_wrappers import GRAPH
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    events = list(evidence.job.said("ddp_unused"))
+    events = [one for one in evidence.job.said("ddp_unused") if not _all_ready(one[0])]
+    events.sort(key=lambda one: one[0].name == GRAPH)
     ranks = Counter(
         rank for event, _, _ in events for rank in (event.about or ((event.rank,) if event.rank is not None else ()))
     )
@@ -22,16 +25,24 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     subject: dict[str, str | int] = ({"rank": rank} if rank is not None else {}) | ({"node": node} if node else {})
     parameters = f" (indices {event.more['parameters']})" if event.more.get("parameters") else ""
     who = f"On rank {rank}" if rank is not None else "On a rank"
+    says = f"parameters got no gradient{parameters}, so the reduction of gradients waits for them"
+    if event.name == GRAPH:
+        says = "other parameters got gradients than in the first step, which DDP's static graph does not allow"
     yield Hypothesis(
         "fw.unused_parameters",
         subject,
-        f"{who} parameters got no gradient{parameters}, so DDP's reducer waits for them",
+        f"{who} {says}",
         (quoted(event, log, seen),),
-        ("unused_parameters",),
+        ("parameters_changed" if event.name == GRAPH else "unused_parameters",),
         would_change=("the same with find_unused_parameters=True",),
         ranks=frozenset(evidence.job.ranks),
         nodes=frozenset({node}),
     )
+
+
+def _all_ready(event: LogEvent) -> bool:
+    """Megatron's bucket has all its gradients: then something else has kept it from being reduced."""
+    return "ready" in event.more and event.more["ready"] == event.more.get("all")
 
 
 RULE = Rule(("fw.unused_parameters",), judge)
