@@ -138,7 +138,9 @@ _AFTERWARDS = ("c10::DistBackendError", "c10d::", "gloo::IoException")
 
 
 _TOOK = re.compile(
-    r"(?i)\b(?:took|(?:step|iter|iteration|batch)[ _-]?time|time[ _]per[ _](?:step|iteration)|s/step)\b[^\d\n]{1,6}"
+    r"(?i)(?<![\w.])(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)(?:/| per )(?:step|it|iter|iteration|batch)\b"
+    r"|\b(?:took|(?:step|iter|iteration|batch)[ _-]?time|time[ _]per[ _](?:step|iteration)"
+    r"|(?:(ms)|s|sec|seconds)(?:/|_per_)(?:step|it|iter))\b[^\d\n\w]{1,6}"
     r"(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)?\b"
 )
 
@@ -161,7 +163,7 @@ def read(line: Line) -> LogEvent | None:
     if found.kind == "memlock" and isinstance(kib := found.more.get("kib"), int):
         return dataclasses.replace(found, more={"bytes": kib * 1024})
     if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):
-        return dataclasses.replace(found, more={**found.more, "step_ms": _ms(took[1], took[2])})
+        return dataclasses.replace(found, more={**found.more, "step_ms": _ms(took[1] or took[4], took[2] or took[3] or took[5])})
     if found.kind != "fatal_signal":
         return _log_launchers.marked(found)
     if found.name == "SIGTERM":

@@ -25,7 +25,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     named = {
         group: waiting
         for group, waiting in by_group(evidence).items()
-        if spans_job(waiting) and all("group_rank" in event.more for event, _, _ in waiting.values())
+        if group and spans_job(waiting) and all("group_rank" in event.more for event, _, _ in waiting.values())
     }
     groups, places = list(named), list(named.values())
     blocked: dict[int, list[int]] = {}

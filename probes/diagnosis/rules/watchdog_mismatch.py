@@ -45,6 +45,10 @@ def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
         for status, _, _ in evidence.job.said("watchdog_status")
         if status.rank is not None and status.group
     }
+    groups: dict[object, set[str]] = {}  # what was waited in -> the groups that are named of it
+    for event, _, _ in evidence.job.said("watchdog_timeout"):
+        named = event.group or known.get((event.rank, event.seq), "")
+        groups.setdefault((event.seq, event.op, event.sizes), set()).update({named} - {""})
     found: dict[str, dict[int, Said]] = {}
     places: dict[tuple[str, object], set[int]] = {}
     for one in evidence.job.said("watchdog_timeout"):
@@ -52,7 +56,9 @@ def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
         if event.rank is None or event.seq is None or event.op in POINT_TO_POINT:
             continue
         # Up to torch 2.4 the time-out does not name its group, the account that the rank gives after it does.
-        group = event.group or known.get((event.rank, event.seq), "")
+        # Where its account is cut off, the accounts of others that waited in the same tell.
+        alike = groups[event.seq, event.op, event.sizes]
+        group = event.group or known.get((event.rank, event.seq), "") or (min(alike) if len(alike) == 1 else "")
         there = found.setdefault(group, {})
         if event.rank not in there or _earlier(event.seq, there[event.rank][0].seq):
             there[event.rank] = one

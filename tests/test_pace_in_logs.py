@@ -1,0 +1,54 @@
+"""What a log tells of the pace of ranks: who was busy when the others gave up, and whether the limit was too short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from probes.catalog._log_read import read_log
+from tests.support.hardware import judged
+
+TIMED_OUT = (
+    "[rank{rank}]:[E1005 04:10:00.000000000 ProcessGroupNCCL.cpp:688] [Rank {rank}] Watchdog caught collective "
+    "operation timeout: WorkNCCL(SeqNum=77, OpType=ALLREDUCE, NumelIn=512, NumelOut=512, Timeout(ms)={limit}) ran for "
+    "{limit} milliseconds before timing out.\n"
+)
+ACCOUNT = (
+    "[rank{rank}]:[E1005 04:10:00.200000000 ProcessGroupNCCL.cpp:2299] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  "
+    "failure detected by watchdog at work sequence id: 77 PG status: last enqueued work: 77, last completed work: 76\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "ms"),
+    [
+        ("step 4 loss 2.1 3.25 s/step seq 4096", 3250),
+        ("step 4 loss 2.1 870 ms/step, batch 512", 870),
+        ("iter 12 loss 1.0 step_time=0.5s tokens 9000", 500),
+        ("step 9 | loss 1.5 | sec/step: 2.0 | lr 0.1", 2000),
+        ("step 9 | loss 1.5 | ms/it: 40 | lr 0.1", 40),
+    ],
+)
+def test_the_time_of_a_step_is_the_number_that_its_unit_belongs_to(line: str, ms: int) -> None:
+    (event,) = read_log(line + "\n")[0]
+    assert event.more["step_ms"] == ms
+
+
+def test_ranks_whose_account_is_cut_off_wait_in_the_group_that_the_others_name(tmp_path: Path) -> None:
+    text = "".join(TIMED_OUT.format(rank=rank, limit=600000) for rank in range(6))
+    text += "".join(ACCOUNT.format(rank=rank) for rank in (1, 4))
+    verdict = judged(tmp_path, {"train.log": text}).verdict
+    assert verdict.hypothesis.cause != "fw.group_order_cycle"
+
+
+def test_a_rank_that_prepares_data_while_others_wait_to_set_up_is_busy(tmp_path: Path) -> None:
+    missed = (
+        "[rank{rank}]: torch.distributed.DistBackendError: [{rank}] is setting up NCCL communicator and retrieving "
+        "ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after "
+        "600000ms, keys: /default_pg/0//cuda//0\n"
+    )
+    bar = "Map (num_proc=4):  61%|######    | 610/1000 [10:02<06:20,  1.01 examples/s]\n"
+    text = "".join(missed.format(rank=rank) for rank in (1, 2, 3)) + bar
+    found = judged(tmp_path, {"job.log": text}).verdict.hypothesis
+    assert (found.cause, found.subject.get("rank")) == ("fw.rank_busy", 0)
