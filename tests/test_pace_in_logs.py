@@ -52,3 +52,15 @@ def test_a_rank_that_prepares_data_while_others_wait_to_set_up_is_busy(tmp_path:
     text = "".join(missed.format(rank=rank) for rank in (1, 2, 3)) + bar
     found = judged(tmp_path, {"job.log": text}).verdict.hypothesis
     assert (found.cause, found.subject.get("rank")) == ("fw.rank_busy", 0)
+
+
+def gathers(took: list[float], limit_ms: int, waiting: range) -> str:
+    steps = "".join(f"step {n}: rollout 90.0s, gather {one:.1f}s, update 20.0s\n" for n, one in enumerate(took))
+    return steps + "".join(TIMED_OUT.format(rank=rank, limit=limit_ms) for rank in waiting)
+
+
+def test_collectives_that_grew_to_the_limit_make_it_too_short(tmp_path: Path) -> None:
+    found = judged(tmp_path / "grown", {"job.log": gathers([40.0, 47.0, 55.0], 60_000, range(4))}).verdict
+    assert found.hypothesis.cause == "fw.timeout_too_short"
+    found = judged(tmp_path / "quick", {"job.log": gathers([4.0, 4.1, 4.0], 60_000, range(4))}).verdict
+    assert found.hypothesis.cause != "fw.timeout_too_short"

@@ -163,7 +163,9 @@ def read(line: Line) -> LogEvent | None:
     if found.kind == "memlock" and isinstance(kib := found.more.get("kib"), int):
         return dataclasses.replace(found, more={"bytes": kib * 1024})
     if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):
-        return dataclasses.replace(found, more={**found.more, "step_ms": _ms(took[1] or took[4], took[2] or took[3] or took[5])})
+        return dataclasses.replace(
+            found, more={**found.more, "step_ms": _ms(took[1] or took[4], took[2] or took[3] or took[5])}
+        )
     if found.kind != "fatal_signal":
         return _log_launchers.marked(found)
     if found.name == "SIGTERM":

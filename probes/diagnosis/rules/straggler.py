@@ -14,6 +14,7 @@ from probes.catalog._flight_recorder_facts import Group
 from probes.diagnosis.comparing import operation
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.ras_polls import lagging
 from probes.diagnosis.step_times import late_rank, step_times
 
 CAUSE = "fw.rank_straggler"
@@ -52,19 +53,56 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 nodes=frozenset({view.node}),
             )
             break
-    slow = late_rank(step_times(evidence))
+    slow, signal = late_rank(step_times(evidence)), "late_by_step_times"
+    if slow is None:
+        slow, signal = late_rank(step_times(evidence, least=1)), "late_in_one_table"
+    if slow is not None and slow.whole:
+        signal = "late_by_whole_steps" if signal == "late_by_step_times" else "late_in_one_table"
     if slow is not None and slow.rank not in told and not slow.by_data:
+        told.add(slow.rank)
         view = evidence.job.view(slow.rank)
         yield Hypothesis(
             CAUSE,
             view.subject,
             f"{view.headline} is {1000 * slow.gap_s:.0f} ms slower than the others in its steps, and they wait for it",
             (quoted(*slow.parts.said, slow.says),),
-            ("late_by_step_times",),
+            (signal,),
             would_change=("steps in which another rank is the slow one", "what makes it slow: clock, memory, link"),
             ranks=frozenset({slow.rank}),
             nodes=frozenset({view.node}),
         )
+    yield from _by_ras(evidence, told)
+
+
+def _by_ras(evidence: Evidence, told: set[int]) -> Iterator[Hypothesis]:
+    """NCCL's own counts of launches, in several reports: one rank is behind each time, and all go on."""
+    late = lagging(evidence)
+    if late is None:
+        return
+    seat, job = late.seat, evidence.job
+    view = next((one for one in job.ranks.values() if seat.pid and (one.node, one.pid) == (seat.host, seat.pid)), None)
+    if view is None and late.communicator.size in (job.world_size, _largest(evidence)):
+        view = job.view(late.rank)
+    if view is None or view.rank in told:
+        return
+    view.node = view.node or seat.host
+    by = f"{min(late.behind)} to {max(late.behind)}" if len(set(late.behind)) > 1 else str(late.behind[0])
+    count = f"{len(late.behind)} of {late.polls} reports"
+    yield Hypothesis(
+        CAUSE,
+        view.subject,
+        f"{view.headline} launches its collectives later than the others, in {count} of NCCL, and all go on",
+        (Reason(f"rank {view.rank} is {by} launches of {late.op} behind in {count}", late.seen.ref),),
+        ("late_in_ras_polls" if late.polls > 2 else "late_in_two_polls",),
+        would_change=("reports in which another rank is behind", "what makes it late: data, clock, link"),
+        ranks=frozenset({view.rank}),
+        nodes=frozenset({view.node}),
+    )
+
+
+def _largest(evidence: Evidence) -> int | None:
+    sizes = (one.size for seen in evidence.of("nccl.ras") for one in seen.facts.report.communicators)
+    return max((size for size in sizes if size is not None), default=None)
 
 
 def _groups(evidence: Evidence) -> dict[str, dict[int, tuple[RankView, Group]]]:
