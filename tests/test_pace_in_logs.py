@@ -64,3 +64,30 @@ def test_collectives_that_grew_to_the_limit_make_it_too_short(tmp_path: Path) ->
     assert found.hypothesis.cause == "fw.timeout_too_short"
     found = judged(tmp_path / "quick", {"job.log": gathers([4.0, 4.1, 4.0], 60_000, range(4))}).verdict
     assert found.hypothesis.cause != "fw.timeout_too_short"
+
+
+STACK = """Process 41: python3 -m app.main
+Python v3.11.4 (/usr/bin/python3.11)
+
+Thread 41 (active): "MainThread"
+    {frame}
+    main (app/main.py:12)
+    <module> (app/main.py:30)
+"""
+
+
+def test_a_stack_in_a_checkpoint_and_the_limits_of_all_others_are_a_checkpoint_stall(tmp_path: Path) -> None:
+    log = "".join(TIMED_OUT.format(rank=rank, limit=600_000) for rank in (1, 2, 5, 6))
+    files = {"job.log": log, "pyspy_rank3.txt": STACK.format(frame="save_file (safetensors/torch.py:286)")}
+    found = judged(tmp_path / "saves", files).verdict.hypothesis
+    assert (found.cause, found.subject.get("rank")) == ("fw.checkpoint_stall", 3)
+    files["job.log"] += TIMED_OUT.format(rank=3, limit=600_000)
+    found = judged(tmp_path / "waited", files).verdict.hypothesis
+    assert found.cause != "fw.checkpoint_stall", "it timed out itself: its stack is of another time"
+
+
+def test_a_function_that_counts_what_it_loads_is_a_checkpoint_and_its_name_alone_is_none() -> None:
+    told = read_log("2026-01-02 10:00:00 INFO load_checkpoint: shard 7/32 (2.1 GB)\n")[0]
+    assert [event.kind for event in told] == ["checkpoint"]
+    told = read_log("2026-01-02 10:00:00 INFO config load_checkpoint: true\n")[0]
+    assert "checkpoint" not in [event.kind for event in told]

@@ -101,7 +101,9 @@ _PREPARES = (
     r"(?P<done>\d[\d,.]{0,14}[kMGT]?) ?(?:/|of) ?(?P<total>\d[\d,.]{0,14}[kMGT]?)"
 )
 _SAVE = (
-    r"(?i:(?P<name>sav|load|writ|wrot|restor|resum|upload|gather|consolidat)\w{0,4}\b.{0,60}?"
+    r"(?i:\b(?P<name3>load|sav|writ|read|restor|resum)(?:e|ing)?_(?:from_)?(?:checkpoint|state_dict)\b"
+    r"[^\n\d]{0,60}\d{1,9} ?(?:/|of) ?\d{1,9}\b"  # a function's name, and how much it has done
+    r"|(?P<name>sav|load|writ|wrot|restor|resum|upload|gather|consolidat)\w{0,4}\b.{0,60}?"
     r"(?:checkpoint|state[_ ]dict)"
     r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|wrot|restor|upload|done|finish|complet)\w{0,4})"
 )
