@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import event
+from probes.catalog._log_stragglers import Stragglers
 from probes.catalog._log_tables import Tables, unit_of
 
 STEPS = 64
@@ -77,10 +78,11 @@ class Timings:
         self._timers: dict[str, str] = {}  # of several timers of one part the first counts: others lie within it
         self._tables = Tables(part_of)
         self._in_tables: set[int | None] = set()
+        self._stragglers = Stragglers(part_of)
 
     def take(self, line: Line) -> None:
         text = line.text
-        if self._unit and self._row(line):
+        if (self._unit and self._row(line)) or self._stragglers.take(line):
             return
         if "times across ranks" in text and (table := _TABLE.search(text)):
             self._unit, self._part = table[1], ""
@@ -128,7 +130,7 @@ class Timings:
             self._lines[rank] = line
 
     def end(self) -> list[LogEvent]:
-        found = []
+        found = self._stragglers.end()
         for rank, times in self._times.items():
             count = max(map(len, times.values()))
             if count < LEAST and rank not in self._in_tables:

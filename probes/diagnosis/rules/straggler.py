@@ -16,11 +16,13 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.ras_polls import lagging
 from probes.diagnosis.step_times import late_rank, step_times
+from probes.diagnosis.suspects import shared
 
 CAUSE = "fw.rank_straggler"
 LEAST = 3  # collectives in which the same rank is last
 SHARE = 0.8  # of the collectives in which anybody is late; judgement
 LATE = 0.2  # of the others' time; judgement
+FEW = 8  # ranks of a detector; judgement: where many are slow, none is the straggler
 LATE_S = 0.005  # judgement: less is how a kernel is launched
 # Operations in which every rank sends and receives as much: of others a root is done first, or each rank has its share.
 ALIKE = ("all_reduce", "all_gather", "all_gather_base", "reduce_scatter", "reduce_scatter_base", "barrier",
@@ -71,7 +73,33 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({slow.rank}),
             nodes=frozenset({view.node}),
         )
-    yield from _by_ras(evidence, told)
+    by_ras = list(_by_ras(evidence, told))
+    yield from by_ras
+    yield from _by_detector(evidence, told, by_ras)
+
+
+def _by_detector(evidence: Evidence, told: set[int], by_ras: list[Hypothesis]) -> Iterator[Hypothesis]:
+    """The job's own straggler detector, or Megatron's extremes, which do not tell the rank."""
+    said = list(evidence.job.said("slow_rank"))
+    ranks = {one[0].rank: one for one in said if one[0].rank is not None}
+    if not said or set(ranks) & told or by_ras or len(ranks) > FEW or (told and not ranks):
+        return
+    some = list(ranks.values()) or said[:1]
+    views = [evidence.job.view(rank) for rank in ranks]
+    subject, called = shared(views) if views else ({}, "A rank")
+    slowest = min(int(one[0].more["speed_permille"]) for one in some)
+    again = min(one[0].count for one in some) > 1
+    signal = "extremes_apart" if not views else "slow_by_detector" if again else "slow_in_one_report"
+    yield Hypothesis(
+        CAUSE,
+        subject,
+        f"{called} works at {slowest / 10:.0f} % of the speed of the others, and they wait for it",
+        tuple(quoted(*one) for one in some[:2]),
+        (signal,),
+        would_change=("reports in which another rank is the slow one", "what makes it slow: clock, memory, link"),
+        ranks=frozenset(ranks),
+        nodes=frozenset(view.node for view in views),
+    )
 
 
 def _by_ras(evidence: Evidence, told: set[int]) -> Iterator[Hypothesis]:
