@@ -118,6 +118,12 @@ def test_a_table_of_values_that_are_no_times_is_no_log(tmp_path: Path) -> None:
     assert found.hypothesis.cause in ("none", "unknown")
 
 
+def test_numbers_that_are_no_times_are_passed_over() -> None:
+    hostile = ("NaN", "Infinity", "-1", "1" + 400 * "0", "true")
+    text = "".join(f'{{"rank": 1, "compute_ms": {value}, "comm_ms": {value}}}\n' for value in hostile)
+    assert not [event for event in read_log(text)[0] if event.kind == "step_times"]
+
+
 # NCCL RAS -------------------------------------------------------------------------------------------------------------
 
 

@@ -489,7 +489,7 @@ def test_the_node_sends_every_line_that_the_parser_knows(line: str) -> None:
 
 
 def test_every_kind_of_event_has_a_line_here_or_a_test_of_its_own() -> None:
-    blocks = {"traceback", "step_times"}
+    blocks = {"traceback", "step_times", "slow_rank"}
     assert set(KINDS) - {kind for _, kind, _ in LINES} == blocks
 
 

@@ -21,6 +21,7 @@ from probes.core import clean
 
 MOST_COLUMNS, LONGEST = 4096, 65_536
 MOST_HOSTS = 4096
+LONGEST_TIME = 1e12  # in whatever unit
 _RANK = re.compile(r"(?i)(?:global[ _-]?|world[ _-]?|dp[ _-]?)?ranks?(?:[ _-]?(?:id|no))?|global_?rank_?id")
 _HOST = re.compile(r"(?i)(?:host|node)(?:[ _-]?name)?|machine|server|hostname")
 _UNIT = re.compile(r"(?i)[ _/\[(-]{1,2}(us|usec|ms|msec|millis|milliseconds|s|sec|secs|seconds)[\])]?$")
@@ -128,11 +129,16 @@ class Tables:
         found = []
         for key, value in list(said.items())[:64]:
             bare, scale = unit_of(key)
-            if isinstance(value, (int, float)) and not isinstance(value, bool) and (part := self._part_of(bare)):
+            if _is_time(value) and (part := self._part_of(bare)):
                 found.append((rank, part, bare, float(value) * scale))
             elif isinstance(value, str) and _HOST.fullmatch(key) and _NODE.fullmatch(value):
                 self.hosts.setdefault(rank, clean(value))
         return found or None
+
+
+def _is_time(value: object) -> bool:
+    """Whether it is a number that may be a time: JSON of others holds Infinity and integers of any length."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < LONGEST_TIME
 
 
 def _cells(text: str, split: str) -> list[str]:
