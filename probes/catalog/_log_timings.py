@@ -3,8 +3,7 @@
 Source   tables of ranks (_log_tables.py)
          Megatron-LM (core/timers.py, "times across ranks (ms)"); step lines that name their parts: "step 5: 0.42 s
          (data 0.37 compute 0.00 allreduce 0.05)", "data=2.36s fwd_bwd=0.52s total=2.91s"
-Units    microseconds in `more`; a number without a unit counts as seconds
-         `last_wait_us`: the last collective of all, `peer`: the node that a table names
+Units    microseconds in `more`; a number without a unit counts as seconds; `peer`: the node that a table names
 Shape    Timings: fed one line after the other, gives at the end one LogEvent of kind "step_times" per rank
 Errors   none: a line that names no parts is passed over
 
@@ -115,7 +114,7 @@ class Timings:
             if (told or "." in pair[2]) and (part := part_of(bare)):
                 scale = {"us": 1e-6, "ms": 1e-3, "s": 1.0}[pair[3]] if pair[3] else scale
                 found[part] = found.get(part, 0.0) + float(pair[2]) * scale
-        if len(found) > 1 or "wait" in found:
+        if len(found) > 1:
             marked = {int(number) for number in _RANK.findall(line.text)} if line.rank is None else set()
             rank = marked.pop() if len(marked) == 1 else line.rank
             for part, seconds in found.items():
@@ -137,8 +136,6 @@ class Timings:
                 continue
             line = dataclasses.replace(self._lines[rank], rank=rank)
             words = {f"{part}_us": str(round(1e6 * seconds)) for part, seconds in _parts(times).items()}
-            wait = [list(some)[-1] for (part, _), some in times.items() if part == "wait"]
-            words |= {"last_wait_us": str(round(1e6 * sum(wait)))} if wait else {}
             words |= {"peer": self._tables.hosts[rank]} if rank in self._tables.hosts else {}
             found.append(dataclasses.replace(event("step_times", line, words), count=count))
         return found

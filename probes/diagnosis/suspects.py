@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from probes.catalog._log_events import LogEvent
-from probes.catalog._stack_waits import Wait
+from probes.catalog._ras_facts import Report
 from probes.diagnosis.collectives import LONG_S, Stall
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import Job, RankView, quoted
@@ -18,9 +18,6 @@ from probes.diagnosis.job import Job, RankView, quoted
 # What a main thread is in while it waits for other ranks, or for its own device.
 TOGETHER = {"collective", "p2p", "barrier", "backward", "store", "device sync", "native wait", "destroy", "start"}
 FOR_OTHERS = {"collective", "p2p", "barrier", "store", "start"}  # of these, what only another rank can end
-
-WORKS = {"checkpoint", "compile", "preprocessing"}  # what a rank that others wait for may be doing for minutes
-LONE_STACK = "elsewhere_by_lone_stack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +206,22 @@ def _by_ras(evidence: Evidence) -> Iterator[Suspect]:
         sizes = {one.hash: one.size for one in seen.facts.report.communicators}
         for lag in seen.facts.lags:
             view = by_pid.get((lag.host, lag.pid)) or by_pid.get((seen.node, lag.pid))
-            if view is None and sizes.get(lag.communicator) == job.world_size is not None:
+            size = sizes.get(lag.communicator) or _all_in_step(seen.facts.report, lag.communicator)
+            if view is None and size is not None and size == (job.world_size or size):
                 view = job.view(lag.rank)
             if view is None or not lag.behind:
                 continue
             says = f"NCCL: rank {view.rank} has launched {lag.op} {lag.count} times, the others {lag.usual} times"
             yield Suspect(view, "is behind in a communicator", (Reason(says, seen.ref),), ("behind_in_ras",))
+
+
+def _all_in_step(report: Report, communicator: str) -> int | None:
+    """The size of a communicator of a text report, where it is the only one of the largest size: that of the job."""
+    counted = next((one.counts for one in report.communicators if one.hash == communicator), ())
+    largest = max((group.ranks_per_communicator for group in report.groups), default=0)
+    told = {op: sum(one.number for one in counted if one.op == op) for op in {one.op for one in counted}}
+    alone = sum(group.communicators for group in report.groups if group.ranks_per_communicator == largest) == 1
+    return largest if alone and largest > 1 and largest in told.values() else None
 
 
 def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
@@ -225,9 +232,6 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
     within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER}
     outside = [rank for rank in waits if rank not in within]
     proven = standing(evidence)
-    if not within and (gave_up := _gave_up(evidence) - set(waits)):
-        yield from _outside_alone(evidence, waits, gave_up)
-        return
     enough = len(within) >= (1 if proven else 2) * len(outside) or _by_node(job, within, outside)
     if not outside or not enough:
         return
@@ -251,41 +255,6 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
             (_elsewhere(view, proven),),
             waiting=waiting,
         )
-
-
-def _gave_up(evidence: Evidence) -> set[int]:
-    """Ranks whose limit ran out in one and the same collective."""
-    at: dict[object, set[int]] = {}
-    for event, _, _ in evidence.job.said("watchdog_timeout"):
-        if event.rank is not None and event.seq is not None:
-            at.setdefault((event.seq, event.op, event.sizes), set()).add(event.rank)
-    return next(iter(at.values())) if len(at) == 1 else set()
-
-
-def _outside_alone(evidence: Evidence, waits: dict[int, Wait | None], gave_up: set[int]) -> Iterator[Suspect]:
-    """Nobody took stacks of those that wait, their logs tell it: whoever has a stack elsewhere is not among them."""
-    job: Job = evidence.job
-    if len(gave_up) < 2 or 2 * len(waits) > len(gave_up) or set(waits) & _waited(evidence):
-        return
-    said = next(one for one in job.said("watchdog_timeout") if one[0].rank in gave_up)
-    for rank, wait in waits.items():
-        if wait is None or wait.kind not in WORKS:
-            continue  # what else it may be in, when is not known: that accuses nobody
-        view = job.ranks[rank]
-        own = Reason(f"rank {rank}: main thread in {wait}", view.ref("rank.stack"))
-        peers = quoted(*said, f"{ranks_said(sorted(gave_up))} timed out in {said[0].op} #{said[0].seq}")
-        yield Suspect(
-            view,
-            "is not in the collective in which the others timed out",
-            (peers, own),
-            (LONE_STACK,),
-            waiting=frozenset(gave_up),
-        )
-
-
-def _waited(evidence: Evidence) -> set[int]:
-    told = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "store_timeout", "setup_missed")
-    return {event.rank for event, _, _ in evidence.job.said(*told) if event.rank is not None}
 
 
 def _by_node(job: Job, within: set[int], outside: list[int]) -> bool:

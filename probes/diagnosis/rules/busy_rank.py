@@ -8,7 +8,8 @@ from probes.catalog._stack_waits import Wait
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.last_words import last_said, unfinished_checkpoint
-from probes.diagnosis.suspects import LONE_STACK, Suspect, seen_twice, shared, standing
+from probes.diagnosis.log_suspects import LONE_STACK
+from probes.diagnosis.suspects import Suspect, seen_twice, shared, standing
 
 BUSY, CHECKPOINT = "fw.rank_busy", "fw.checkpoint_stall"
 Does = tuple[str, str]

@@ -34,23 +34,21 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     elif longest is not None and longest[0] >= NEAR * limit:
         because.append(longest[1])
         signals.append("step_near_limit")
-    waits = [
-        (last / 1000, one)
-        for one in evidence.job.said("step_times")
-        if isinstance(last := one[0].more.get("last_wait_us"), int)
-    ]
-    wait = max(waits, default=None, key=lambda item: item[0])
-    near_wait = wait is not None and NEAR * limit <= wait[0]
-    if wait is not None and near_wait and _all_came(evidence):
-        because.append(wait[1])
-        signals.append("collective_near_limit")
+    phases = [(ms, one) for one in evidence.job.said("progress", "phase_time") if (ms := one[0].more.get("wait_ms"))]
+    slow = max(phases, default=None, key=lambda item: int(item[0]))
+    # Of one call in which all that told waited: else somebody is missing, and that is why it took so long.
+    together = len({(one[0].group, one[0].seq, one[0].op, one[0].sizes) for one in waited}) == 1 and len(waited) > 1
+    near_phase = slow is not None and together and not late and NEAR * limit <= int(slow[0])
+    if slow is not None and near_phase and "step_longer_than_limit" not in signals:
+        because.append(slow[1])
+        signals.append("phase_near_limit")
     if not signals:
         return
     signals += ["limit_is_low"] if limit <= LOW_MS else []
     near = longest is not None and longest[0] >= NEAR * limit
     says = f"a step takes {longest[0] / 1000:.0f} s" if longest and near else "the work ended after it"
-    if wait is not None and signals[0] == "collective_near_limit":
-        says = f"the collectives of the step before took {wait[0] / 1000:.0f} s"
+    if slow is not None and signals[0] == "phase_near_limit":
+        says = f"the same work took {int(slow[0]) / 1000:.0f} s before"
     yield Hypothesis(
         CAUSE,
         {},
@@ -61,13 +59,6 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         ranks=everyone(evidence),
         nodes=frozenset(evidence.nodes),
     )
-
-
-def _all_came(evidence: Evidence) -> bool:
-    """Whether all ranks waited in the same: then nobody is missing there, it only took too long."""
-    waited = {event.rank: (event.seq, event.op) for event, _, _ in evidence.job.said("watchdog_timeout")}
-    size = evidence.job.world_size or max((rank for rank in waited if rank is not None), default=0) + 1
-    return len(waited) == size > 1 and len(set(waited.values())) == 1
 
 
 def _ended_after_all(event: LogEvent) -> bool:

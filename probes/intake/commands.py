@@ -1,0 +1,114 @@
+"""What somebody typed at a prompt: on which node it ran, and what it asked.
+
+    ssh gpu-017 'dmesg -T | tail'            kubectl exec pod-3 -c main -- nvidia-smi
+    srun -w gpu-017 nvidia-smi               pdsh -w gpu-[001-004] "nvidia-smi --query-gpu=... --format=csv,noheader"
+
+Shape    asked(command) -> Asked
+Errors   none: what is not understood is the command as it stands
+Source   manuals of ssh 9, kubectl exec, srun 24, pdsh 2.34, clush 1.9; nvidia-smi(1) on --format=noheader
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from probes.intake.names import is_address, is_host
+
+MANY = ("pdsh", "clush", "dsh", "pssh", "parallel-ssh", "ansible", "for")  # run one command on many nodes
+_BEFORE = ("sudo", "time", "nohup", "watch", "exec", "-n", "-E", "--")
+# Options of each that take the next word.
+_WITH_VALUE = {
+    "ssh": "BbcDEeFIiJLlmOopQRSWw",
+    "kubectl": "nc",
+    "oc": "nc",
+    "srun": "nNptJcwA",
+    "docker": "euw",
+    "podman": "euw",
+}
+_QUERY = re.compile(r"--query-gpu[= ]\"?([A-Za-z][\w.,]{1,4000})")
+MOST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`node`: where it ran, "" for where it was typed. `command`: what ran there. `many`: on many nodes, each named in
+    the output. `columns`: of a nvidia-smi query whose output has no header."""
+
+    node: str = ""
+    command: str = ""
+    many: bool = False
+    columns: str = ""
+
+
+def asked(text: str) -> Asked:
+    text = text.strip()[:MOST]
+    columns = ""
+    if (query := _QUERY.search(text)) and "noheader" in text:
+        columns = ", ".join(query[1].strip(",").split(","))
+    words = text.split()
+    while words and (words[0] in _BEFORE or re.fullmatch(r"[A-Z_]{1,40}=\S*", words[0])):
+        words = words[1:]
+    if words and words[0] == "timeout":
+        words = words[1:]
+        while words and re.fullmatch(r"-k|-s|--?\w[\w-]*(?:=\S+)?|\d{1,6}[smh]?", words[0]):
+            words = words[1:]
+    tool = words[0].rpartition("/")[2] if words else ""
+    if tool in MANY:
+        node, rest = _fanned(words)
+        return Asked(node, rest or text, not node, columns)
+    if tool == "ssh":
+        node, rest = _remote(words[1:], "ssh")
+        return Asked(node, rest, False, columns)
+    if tool in ("kubectl", "oc", "docker", "podman") and "exec" in words[1:8]:
+        node, rest = _remote(words[words.index("exec") + 1 :], tool)
+        return Asked("" if tool in ("docker", "podman") else node, rest or text, False, columns)
+    if tool == "srun":
+        found = re.search(r"(?:-w|--nodelist)[ =]?([A-Za-z][\w.-]{0,62})(?= )", text)
+        _, rest = _remote(["x", *words[1:]][1:], "srun", host=False)
+        return Asked(found[1] if found else "", rest or text, False, columns)
+    return Asked("", text, False, columns)
+
+
+def _remote(words: list[str], tool: str, host: bool = True) -> tuple[str, str]:
+    """(host, command) of the words behind the tool's name."""
+    node, at = "", 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            at += 1
+            break
+        if word.startswith("-"):
+            takes = not word.startswith("--") and len(word) == 2 and word[1] in _WITH_VALUE[tool]
+            at += 2 if takes else 1
+        elif host and not node:
+            node = word.rpartition("@")[2].rpartition("/")[2].strip("'\"")
+            at += 1
+        else:
+            break
+    if not (is_host(node) or is_address(node)):
+        node = ""
+    if at < len(words) and words[at] == "--":
+        at += 1
+    return node, " ".join(words[at:]).strip("'\" ")
+
+
+def _fanned(words: list[str]) -> tuple[str, str]:
+    """(the node where it is only one, the command)."""
+    if words[0] == "for":
+        return "", ""
+    where, at, one = "", 1, ""
+    while at < len(words):
+        word = words[at]
+        if found := re.fullmatch(r"-[A-Za-z]{0,6}w", word):
+            where, at = (words[at + 1] if at + 1 < len(words) else ""), at + 2
+        elif found := re.fullmatch(r"-w(\S{1,400})", word):
+            where, at = found[1], at + 1
+        elif word.startswith("-"):
+            at += 1 if len(word) > 2 or word in ("-b", "-B", "-L", "-S", "-q", "-a", "-N") else 2
+        else:
+            break
+    where = where.strip("'\"")
+    if is_host(where) or is_address(where):
+        one = where
+    return one, " ".join(words[at:]).strip("'\" ")
