@@ -90,6 +90,7 @@ KINDS: dict[str, str] = {
     "compiling": "wrote that it compiles",
     "progress": "told of its progress",
     "step_times": "told how long the parts of its steps take",
+    "slow_rank": "is slower than the others, says a straggler detector",
 }
 QUIET = frozenset(list(KINDS)[list(KINDS).index("watchdog_status") :])  # no error: never a finding of their own
 

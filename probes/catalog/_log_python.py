@@ -103,7 +103,9 @@ _PREPARES = (
     r"(?P<done>\d[\d,.]{0,14}[kMGT]?) ?(?:/|of) ?(?P<total>\d[\d,.]{0,14}[kMGT]?)"
 )
 _SAVE = (
-    r"(?i:(?P<name>sav|load|writ|wrot|restor|resum|upload|gather|consolidat)\w{0,4}\b.{0,60}?"
+    r"(?i:\b(?P<name3>load|sav|writ|read|restor|resum)(?:e|ing)?_(?:from_)?(?:checkpoint|state_dict)\b"
+    r"[^\n\d]{0,60}\d{1,9} ?(?:/|of) ?\d{1,9}\b"  # a function's name, and how much it has done
+    r"|(?P<name>sav|load|writ|wrot|restor|resum|upload|gather|consolidat)\w{0,4}\b.{0,60}?"
     r"(?:checkpoint|state[_ ]dict)"
     r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|wrot|restor|upload|done|finish|complet)\w{0,4})"
 )
@@ -153,7 +155,9 @@ _AFTERWARDS = ("c10::DistBackendError", "c10d::", "gloo::IoException")
 
 
 _TOOK = re.compile(
-    r"(?i)\b(?:took|(?:step|iter|iteration|batch)[ _-]?time|time[ _]per[ _](?:step|iteration)|s/step)\b[^\d\n]{1,6}"
+    r"(?i)(?<![\w.])(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)(?:/| per )(?:step|it|iter|iteration|batch)\b"
+    r"|\b(?:took|(?:step|iter|iteration|batch)[ _-]?time|time[ _]per[ _](?:step|iteration)"
+    r"|(?:(ms)|s|sec|seconds)(?:/|_per_)(?:step|it|iter))\b[^\d\n\w]{1,6}"
     r"(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)?\b"
 )
 
@@ -178,7 +182,9 @@ def read(line: Line) -> LogEvent | None:
     if found.kind in ("progress", "phase_time") and (phase := _A_PHASE.search(line.text[:2000])):
         found = dataclasses.replace(found, more={**found.more, "wait_ms": _ms(phase["took"], phase["unit"])})
     if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):
-        return dataclasses.replace(found, more={**found.more, "step_ms": _ms(took[1], took[2])})
+        return dataclasses.replace(
+            found, more={**found.more, "step_ms": _ms(took[1] or took[4], took[2] or took[3] or took[5])}
+        )
     if found.kind != "fatal_signal":
         return _log_launchers.marked(found)
     if found.name == "SIGTERM":

@@ -26,8 +26,8 @@ FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last one
 # Of these each rank tells one or a few, and who is missing among them is the question.
 OF_EACH_RANK = frozenset(
     ("watchdog_timeout", "watchdog_status", "dump_signal", "nccl_init_start", "nccl_init_done", "nccl_net",
-        "step_times", "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting", "nccl_topo_file",
-        "nccl_system", "nccl_hop")
+        "step_times", "slow_rank", "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting",
+        "nccl_topo_file", "nccl_system", "nccl_hop")
 )  # fmt: skip
 MANY = 1024
 # Kinds in which the newest line counts, and what makes two lines the same.

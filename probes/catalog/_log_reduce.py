@@ -65,6 +65,7 @@ WORDS = (
         "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
         "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
     )),
+    ("words", 6, 12, ("ffected ranks", "MxRtt/Rnk", "elative performance", "Rank=", "across ranks (", "...: (")),
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
         "ndexing", "acking",

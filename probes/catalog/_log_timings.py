@@ -1,8 +1,9 @@
 """How long each rank was in each part of its steps, as programs print it, step by step or in Megatron's tables.
 
-Source   Megatron-LM (core/timers.py, "times across ranks (ms)"); step lines that name their parts: "step 5: 0.42 s
+Source   tables of ranks (_log_tables.py)
+         Megatron-LM (core/timers.py, "times across ranks (ms)"); step lines that name their parts: "step 5: 0.42 s
          (data 0.37 compute 0.00 allreduce 0.05)", "data=2.36s fwd_bwd=0.52s total=2.91s"
-Units    microseconds in `more`; a number without a unit counts as seconds
+Units    microseconds in `more`; a number without a unit counts as seconds; `peer`: the node that a table names
 Shape    Timings: fed one line after the other, gives at the end one LogEvent of kind "step_times" per rank
 Errors   none: a line that names no parts is passed over
 
@@ -15,60 +16,91 @@ import dataclasses
 import re
 import statistics
 from collections import deque
+from collections.abc import Iterable, Mapping
 
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import event
+from probes.catalog._log_stragglers import Stragglers
+from probes.catalog._log_tables import Tables, unit_of
 
 STEPS = 64
-RANKS = 1024
+RANKS = 4096
+TIMERS, LONGEST_NAME, HEAD_LINES = 16, 40, 40
 LEAST = 3  # steps; fewer are no pattern
 # The part of a step that a word names. "wait": for other ranks. "own": what the rank computes by itself.
-_OF = r"(?:[-_ ]?(?:time|wait|load\w{0,4}|fetch|gen\w{0,8}|s|ms|sec))*"
+_OF = r"(?:[-_ ]?(?:time|wait\w{0,3}|load\w{0,4}|fetch\w{0,3}|gen\w{0,8}|iter\w{0,4}|ms|sec|s))*"
+_COMM = (
+    r"(?:all[-_]?reduce|reduce[-_]?scatter|all[-_]?gather|all[-_]?to[-_]?all|gather|broadcast|comms?|communication|"
+    r"nccl|collectives?|sync\w{0,11}|barrier)"
+)
+_OWN = r"(?:comp|comput\w{0,4}|forward|backward|fwd|bwd|gpu|kernels?|model)"
 PARTS = (
-    ("data", re.compile(rf"(?:data|dataset|loader|load|fetch|batch|input){_OF}")),
+    (
+        "data",
+        re.compile(
+            rf"(?:wait(?:ing)?[-_ ](?:for[-_ ]|on[-_ ])?)?"
+            rf"(?:data|dataset|data[-_ ]?load\w{{0,4}}|loader|load|fetch|batch|input){_OF}"
+        ),
+    ),
     (
         "wait",
-        re.compile(rf"(?:\w{{1,12}}[-_])?(?:all[-_]?reduce|reduce[-_]?scatter|all[-_]?gather|comm|sync|barrier){_OF}"),
+        re.compile(
+            rf"(?:\w{{1,12}}[-_]){{0,3}}{_COMM}{_OF}"
+            r"|(?:wait\w{0,3}|blocked|idle|stall\w{0,3})(?:[-_ ]\w{1,12}){0,4}"
+        ),
     ),
+    ("own", re.compile(rf"{_OWN}(?:[-_/+ ]{_OWN})?{_OF}")),
     (
-        "own",
-        re.compile(rf"(?:comput\w{{0,4}}|forward|backward|fwd|bwd)(?:[-_/](?:comput\w{{0,4}}|backward|bwd))?{_OF}"),
+        "total",
+        re.compile(
+            rf"total{_OF}|(?:wall|step|iter|iteration)[-_ /]?(?:time|step|total|dur\w{{0,5}}){_OF}|time|elapsed"
+        ),
     ),
-    ("total", re.compile(rf"total{_OF}|(?:step|iter|iteration)[-_ ]?time{_OF}|time|elapsed")),
 )
-_PAIR = re.compile(r"([A-Za-z][\w/-]{1,30})(?:[=:] ?| )(\d{1,6}\.\d{1,6}|\d{1,7}(?= ?ms)) ?(ms|s)?(?![\w.%/])")
+_PAIR = re.compile(r"([A-Za-z][\w/+-]{1,30})(?:[=:] ?| )(\d{1,7}(?:\.\d{1,6})?) ?(us|ms|s)?(?![\w.%/])")
+_RANK = re.compile(r"(?i)\brank[ =:#]{0,2}(\d{1,7})\b")
 _TABLE = re.compile(r"times across ranks \((ms|s)\):")
 _TIMER = re.compile(r" {0,4}([a-z][\w /-]{2,60}):$")
 _ROW = re.compile(r" {0,8}rank {1,6}(\d{1,7}): (\d{1,9}(?:\.\d{1,6})?)$")
 _STEP = re.compile(r"(?i:step|iter)")
+_BOTH = re.compile(r"(?:forward|fwd)[-_/+ ]?(?:backward|bwd)")
 
 
 class Timings:
     def __init__(self) -> None:
-        self._times: dict[int | None, dict[str, deque[float]]] = {}
+        # rank -> (part, timer) -> times: the timers of one part follow each other, and are added
+        self._times: dict[int | None, dict[tuple[str, str], deque[float]]] = {}
         self._lines: dict[int | None, Line] = {}
-        self._unit = ""  # of the table that is open
+        self._unit = ""  # of Megatron's table that is open
         self._part = ""  # that its open timer is
         self._timers: dict[str, str] = {}  # of several timers of one part the first counts: others lie within it
+        self._tables = Tables(part_of)
+        self._in_tables: set[int | None] = set()
+        self._stragglers = Stragglers(part_of)
 
     def take(self, line: Line) -> None:
         text = line.text
-        if self._unit and self._row(line):
+        if (self._unit and self._row(line)) or self._stragglers.take(line):
             return
         if "times across ranks" in text and (table := _TABLE.search(text)):
             self._unit, self._part = table[1], ""
-        elif "." in text and len(text) < 2000 and _STEP.search(text):
+            return
+        cells = self._tables.take(line)
+        for rank, part, timer, seconds in cells or ():
+            self._in_tables.add(rank)
+            self._add(rank, part, seconds, line, timer)
+        if cells is None and len(text) < 2000 and (_STEP.search(text) or "ank" in text):
             self._step(line)
 
     def _row(self, line: Line) -> bool:
-        """Whether the line is of the table that is open."""
+        """Whether the line is of Megatron's table that is open."""
         if row := _ROW.match(line.text):
             if self._part:
-                self._add(int(row[1]), self._part, _seconds(row[2], self._unit), line)
+                self._add(int(row[1]), self._part, float(row[2]) / (1000 if self._unit == "ms" else 1), line)
             return True
         if timer := _TIMER.match(line.text):
-            part = _part(timer[1])
+            part = part_of(timer[1])
             self._part = part if part and self._timers.setdefault(part, timer[1]) == timer[1] else ""
             return True
         self._unit = ""
@@ -77,34 +109,55 @@ class Timings:
     def _step(self, line: Line) -> None:
         found: dict[str, float] = {}
         for pair in _PAIR.finditer(line.text):
-            part = _part(pair[1].lower())
-            if part:
-                found[part] = found.get(part, 0.0) + _seconds(pair[2], pair[3] or "s")
+            bare, scale = unit_of(pair[1])
+            told = bool(pair[3]) or bare != pair[1].lower()
+            if (told or "." in pair[2]) and (part := part_of(bare)):
+                scale = {"us": 1e-6, "ms": 1e-3, "s": 1.0}[pair[3]] if pair[3] else scale
+                found[part] = found.get(part, 0.0) + float(pair[2]) * scale
         if len(found) > 1:
+            marked = {int(number) for number in _RANK.findall(line.text)} if line.rank is None else set()
+            rank = marked.pop() if len(marked) == 1 else line.rank
             for part, seconds in found.items():
-                self._add(line.rank, part, seconds, line)
+                self._add(rank, part, seconds, line)
 
-    def _add(self, rank: int | None, part: str, seconds: float, line: Line) -> None:
+    def _add(self, rank: int | None, part: str, seconds: float, line: Line, timer: str = "") -> None:
         if rank not in self._times and len(self._times) >= RANKS:
             return
-        self._times.setdefault(rank, {}).setdefault(part, deque(maxlen=STEPS)).append(seconds)
-        self._lines[rank] = line
+        times = self._times.setdefault(rank, {})
+        if (part, timer) in times or len(times) < TIMERS:
+            times.setdefault((part, timer), deque(maxlen=STEPS)).append(seconds)
+            self._lines[rank] = line
 
     def end(self) -> list[LogEvent]:
-        found = []
-        for rank, parts in self._times.items():
-            line = dataclasses.replace(self._lines[rank], rank=rank)
-            words = {f"{part}_us": str(round(1e6 * statistics.median(times))) for part, times in parts.items()}
-            count = max(map(len, parts.values()))
-            if count < LEAST:
+        found = self._stragglers.end()
+        for rank, times in self._times.items():
+            count = max(map(len, times.values()))
+            if count < LEAST and rank not in self._in_tables:
                 continue
+            line = dataclasses.replace(self._lines[rank], rank=rank)
+            words = {f"{part}_us": str(round(1e6 * seconds)) for part, seconds in _parts(times).items()}
+            words |= {"peer": self._tables.hosts[rank]} if rank in self._tables.hosts else {}
             found.append(dataclasses.replace(event("step_times", line, words), count=count))
         return found
 
 
-def _part(name: str) -> str:
-    return next((part for part, words in PARTS if words.fullmatch(name)), "")
+def _parts(times: Mapping[tuple[str, str], Iterable[float]]) -> dict[str, float]:
+    """The medians of each part: of its timers together, or of the one that holds the others."""
+    found: dict[str, float] = {}
+    whole = {part for part, timer in times if _BOTH.search(timer)}
+    for (part, timer), some in times.items():
+        if part in whole and not _BOTH.search(timer):
+            continue
+        found[part] = found.get(part, 0.0) + statistics.median(some)
+    return found
 
 
-def _seconds(number: str, unit: str) -> float:
-    return float(number) / (1000 if unit == "ms" else 1)
+def part_of(name: str) -> str:
+    """The part of a step that a name, without its unit, stands for; "" for none."""
+    return next((part for part, words in PARTS if words.fullmatch(name)), "") if len(name) <= LONGEST_NAME else ""
+
+
+def tells_times(head: str) -> bool:
+    """Whether a table of times per rank begins here: what makes a file of values the log of a job."""
+    tables = Tables(part_of)
+    return any(tables.take(Line(line)) for line in head.split("\n", HEAD_LINES)[:HEAD_LINES])

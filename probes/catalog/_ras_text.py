@@ -26,8 +26,9 @@ _TOTAL = re.compile(r"(INCOMPLETE|DEAD|TIMEOUT)\s*$")
 _PROCESS = re.compile(r"\s{1,8}Process (\d{1,9}) on node (\S{1,80}) managing GPUs? ([\d,]{1,200})")
 _DIFFERENT = re.compile(r"\s{1,8}Communicator ranks have different (\w{1,40}) operation counts")
 _MANY = re.compile(
-    r"\s{1,8}(\d{1,7}) ranks (?:have launched up to operation (?P<count>\d{1,18})|(?P<none>have not launched any)"
-    r"|have status (?P<state>[A-Z]{2,10})|reported (?P<error>[A-Za-z ]{3,60}))"
+    r"\s{1,8}(\d{1,7}) ranks? (?:ha(?:ve|s) launched up to operation (?P<count>\d{1,18})"
+    r"|(?P<none>ha(?:ve|s) not launched any)|ha(?:ve|s) status (?P<state>[A-Z]{2,10})"
+    r"|reported (?P<error>[A-Za-z ]{3,60}))"
 )
 _RANK = re.compile(
     r"\s{1,8}Rank (\d{1,7})(?: has launched up to operation (?P<count>\d{1,18})"

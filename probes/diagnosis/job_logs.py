@@ -33,6 +33,11 @@ def add_logs(job: Job, evidence: Evidence) -> None:
         host = event.more.get("host")
         if event.rank is not None and isinstance(host, str) and not job.view(event.rank).node:
             job.view(event.rank).node = next((node for node in evidence.nodes if same_host(node, host)), host)
+        if event.kind in ("step_times", "slow_rank") and event.rank is not None and event.peer not in NOBODY:
+            view = job.view(event.rank)
+            if not view.node or (view.logs == [log] and set(view.refs) == {"rank.log"}):
+                # Of a rank with no file of its own the table's column of nodes tells more than where the table lies.
+                view.node = next((node for node in evidence.nodes if same_host(node, event.peer)), event.peer)
         if event.kind == "torchrun_failure" and len(event.about) == 1 and event.peer not in NOBODY:
             view = job.view(event.about[0])  # torchrun names the node of each rank that failed
             # In a log that all nodes see the name may be a container's: then only one that a node has counts.

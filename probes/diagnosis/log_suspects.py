@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Reason
-from probes.diagnosis.job import quoted
+from probes.diagnosis.job import Job, quoted
 from probes.diagnosis.log_evidence import Said
 from probes.diagnosis.rules.watchdog_mismatch import by_group
-from probes.diagnosis.suspects import Suspect, ranks_said
+from probes.diagnosis.suspects import TOGETHER, Suspect, ranks_said
 
 IDLE, LESS, ABSENT, UNREAD = "idle_at_dump", "enqueued_less", "absent_from_waiting", "absent_unread"
+WORKS = {"checkpoint", "compile", "preprocessing"}  # what a rank that others wait for may be doing for minutes
+LONE_STACK = "elsewhere_by_lone_stack"
 
 
 def by_watchdog(evidence: Evidence) -> Iterator[Suspect]:
@@ -24,6 +26,7 @@ def by_watchdog(evidence: Evidence) -> Iterator[Suspect]:
     yield from _idle(evidence, {rank for waiting in waits for rank in waiting})
     yield from _absent(evidence)
     yield from _by_setup(evidence)
+    yield from _by_lone_stack(evidence)
 
 
 def _at_one_place(waiting: dict[int, Said]) -> bool:
@@ -141,3 +144,42 @@ def _by_setup(evidence: Evidence) -> Iterator[Suspect]:
                 ("named_by_setup",),
                 waiting=waiting,
             )
+
+
+def _gave_up(evidence: Evidence) -> set[int]:
+    """Ranks whose limit ran out in one and the same collective."""
+    at: dict[object, set[int]] = {}
+    for event, _, _ in evidence.job.said("watchdog_timeout"):
+        if event.rank is not None and event.seq is not None:
+            at.setdefault((event.seq, event.op, event.sizes), set()).add(event.rank)
+    return next(iter(at.values())) if len(at) == 1 else set()
+
+
+def _by_lone_stack(evidence: Evidence) -> Iterator[Suspect]:
+    """Nobody took stacks of those that wait, their logs tell it: whoever has a stack elsewhere is not among them."""
+    job: Job = evidence.job
+    waits = {rank: view.waits for rank, view in job.ranks.items() if view.stack is not None and view.stack.threads}
+    if not waits or any(wait is not None and wait.kind in TOGETHER for wait in waits.values()):
+        return
+    gave_up = _gave_up(evidence)
+    if len(gave_up) < 2 or 2 * len(waits) > len(gave_up) or set(waits) & _waited(evidence):
+        return
+    said = next(one for one in job.said("watchdog_timeout") if one[0].rank in gave_up)
+    for rank, wait in waits.items():
+        if wait is None or wait.kind not in WORKS:
+            continue  # what else it may be in, when is not known: that accuses nobody
+        view = job.ranks[rank]
+        own = Reason(f"rank {rank}: main thread in {wait}", view.ref("rank.stack"))
+        peers = quoted(*said, f"{ranks_said(sorted(gave_up))} timed out in {said[0].op} #{said[0].seq}")
+        yield Suspect(
+            view,
+            "is not in the collective in which the others timed out",
+            (peers, own),
+            (LONE_STACK,),
+            waiting=frozenset(gave_up),
+        )
+
+
+def _waited(evidence: Evidence) -> set[int]:
+    told = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "store_timeout", "setup_missed")
+    return {event.rank for event, _, _ in evidence.job.said(*told) if event.rank is not None}

@@ -7,6 +7,7 @@ Errors   none
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from probes.diagnosis.log_evidence import Said
 
 LATE_S = 0.005  # judgement: less is how a kernel is launched
 LATE = 0.1  # of a step; judgement
+STEPS = 3  # fewer are no pattern
 RANKS = 3  # with two, nothing tells which is the usual one
 
 
@@ -49,11 +51,15 @@ class Late:
     gap_s: float
     by_data: bool
     says: str
+    whole: bool = False  # only whole steps are told, not what they are made up of
 
 
-def step_times(evidence: Evidence) -> dict[int | None, Parts]:
+def step_times(evidence: Evidence, least: int = STEPS) -> dict[int | None, Parts]:
+    """`least`: steps, or tables of many steps, that must be told of a rank."""
     found = {}
     for one in evidence.job.said("step_times"):
+        if one[0].count < least:
+            continue
         parts = [one[0].more.get(f"{name}_us") for name in ("data", "own", "wait", "total")]
         found[one[0].rank] = Parts(one, *(part / 1e6 if isinstance(part, int) else None for part in parts))
     return found
@@ -61,7 +67,11 @@ def step_times(evidence: Evidence) -> dict[int | None, Parts]:
 
 def late_rank(times: dict[int | None, Parts]) -> Late | None:
     """The one rank that is busy for longer than all others, who wait for as long in their collectives."""
-    ranks = {rank: parts for rank, parts in times.items() if rank is not None and parts.busy is not None}
+    told = {rank: parts for rank, parts in times.items() if rank is not None}
+    ranks = {rank: parts for rank, parts in told.items() if parts.busy is not None}
+    whole = not ranks and all(parts.wait is None for parts in told.values())
+    if whole:  # steps that end in a collective take equally long: where they differ, each ends before it
+        ranks = {rank: dataclasses.replace(parts, own=parts.total) for rank, parts in told.items() if parts.total}
     if len(ranks) < RANKS:
         return None
     by_busy = sorted(ranks, key=lambda rank: -(ranks[rank].busy or 0.0))
@@ -80,7 +90,7 @@ def late_rank(times: dict[int | None, Parts]) -> Late | None:
     says = f"rank {slow} is busy for {1000 * (usual + gap):.0f} ms of each step, the others for {1000 * usual:.0f} ms"
     if mine is not None and waits:
         says += f"; it waits for {1000 * mine:.0f} ms, they for {1000 * statistics.median(waits):.0f} ms"
-    return Late(slow, ranks[slow], gap, by_data, says)
+    return Late(slow, ranks[slow], gap, by_data, says, whole)
 
 
 def starved(times: dict[int | None, Parts], share: float) -> list[tuple[int | None, Parts]]:

@@ -6,10 +6,12 @@ Errors   none
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Literal
 
+from probes.catalog._log_timings import tells_times
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
@@ -112,6 +114,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Other("says what somebody wrote about it: no evidence")
     if item.name.lower().endswith((".csv", ".tsv")) and (tool := tool_of(text[:HEAD], item.name)) is not None:
         return Known("tool", text, tool=tool)
+    if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
+        return Known("perhaps a log", text)
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)
@@ -172,6 +176,8 @@ def _json(body: str, name: str) -> Known | Other:
             return Known("log", body)
         if "wait_counter." in head:
             return Other("wait counters of a worker server: no probe reads them yet")
+        if (rows := _rows(body)) and tells_times(rows[:HEAD]):
+            return Known("perhaps a log", rows)
         if "\n{" in head:  # one object a line: a logger that writes JSON
             return Known("perhaps a log", body)
         return Other("JSON of no known form")
@@ -179,9 +185,24 @@ def _json(body: str, name: str) -> Known | Other:
         return Known("stacks", body)
     if '"profiling_name"' in head:
         return Known("dump", "", body.encode("utf-8", "replace"))
+    if (rows := _rows(body)) and tells_times(rows[:HEAD]):
+        return Known("perhaps a log", rows)
     if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},(?!\d{1,7}\]<))', head):
         return Other("JSON of no known form")
     return _lines(body, head, name)  # "[rank0]: ..." and "[  12.345678] ..." begin like a list
+
+
+def _rows(body: str) -> str:
+    """Objects of one list as one line each; "" where it is none, or holds no ranks."""
+    if "ank" not in body[:HEAD] or not re.search(r"\[\s{0,20}\{", body[:4096]):
+        return ""
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    lists = [said] if isinstance(said, list) else [one for one in said.values() if isinstance(one, list)]
+    rows = lists[0] if len(lists) == 1 else []
+    return "\n".join(json.dumps(row) for row in rows[:1_000_000] if isinstance(row, dict))
 
 
 def _lines(text: str, head: str, name: str) -> Known | Other:

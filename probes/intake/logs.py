@@ -133,6 +133,8 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
                 pids.setdefault(pid, event.about[0])
             if event.peer not in NOBODY:
                 hosts[event.about[0]] = clean(event.peer)[:80]
+        if event.kind == "step_times" and event.rank is not None and event.peer not in NOBODY:
+            hosts.setdefault(event.rank, event.peer)
     world = _nccl(head, rank, pids, hosts)
     for mine, (host, number) in of_all.items():
         pids.setdefault(number, mine)

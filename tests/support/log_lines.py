@@ -332,4 +332,9 @@ LINES_OF_LAUNCHERS: Told = [
     ),
     ("metrics all_reduce took 512 ms", "phase_time", {"name": "all_reduce", "more.wait_ms": 512}),
     ("reward gather 21.8s", "phase_time", {"name": "gather", "more.wait_ms": 21800}),
+    (
+        "WARNING: some GPUs have worse relative performance. Affected ranks: [76]",
+        "slow_rank",
+        {"rank": 76, "more.speed_permille": 700},
+    ),
 ]

@@ -8,6 +8,7 @@ from probes.catalog._stack_waits import Wait
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.last_words import last_said, unfinished_checkpoint
+from probes.diagnosis.log_suspects import LONE_STACK
 from probes.diagnosis.suspects import Suspect, seen_twice, shared, standing
 
 BUSY, CHECKPOINT = "fw.rank_busy", "fw.checkpoint_stall"
@@ -20,7 +21,7 @@ KINDS = {
     "checkpoint": (CHECKPOINT, "in_checkpoint", "in_checkpoint_one_look", WRITES),
 }
 COMPILERS = ("nvcc", "cicc", "ptxas", "cudafe++", "cc1plus", "ninja", "hipcc", "fatbinary")
-BY_STACK = {"rank_elsewhere_by_stack"}
+BY_STACK = {"rank_elsewhere_by_stack", LONE_STACK}
 BURNS = 80.0  # percent of a core; judgement: a thread that waits uses none
 MOST = 4  # ranks whose stacks are told
 
@@ -67,7 +68,8 @@ def _by_stack(suspect: Suspect, waits: Wait, proven: bool) -> tuple[str, str, Do
     for kind in (waits.kind, *waits.within):
         if kind in KINDS and (kind == waits.kind or waits.kind in ("input/output", "lock", "user code")):
             cause, strong, weak, does = KINDS[kind]
-            signal = strong if proven or not set(suspect.signals) <= BY_STACK else weak
+            lone = set(suspect.signals) == {LONE_STACK}
+            signal = strong if (proven and not lone) or not set(suspect.signals) <= BY_STACK else weak
             return cause, signal, does, Reason(f"rank {view.rank}: main thread in {waits}", view.ref("rank.stack"))
     looked_twice = view.stack is not None and bool(view.stack.earlier)
     if waits.kind == "user code" and looked_twice and not seen_twice(view):

@@ -21,7 +21,8 @@ from probes.diagnosis.log_evidence import Said
 from probes.diagnosis.suspects import ranks_said
 
 BUSY, CHECKPOINT = "fw.rank_busy", "fw.checkpoint_stall"
-GAVE_UP = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "store_timeout", "heartbeat", "rendezvous")
+GAVE_UP = ("watchdog_timeout", "gloo_timeout", "blocking_wait", "store_timeout", "setup_missed", "heartbeat",
+    "rendezvous")  # fmt: skip
 # (what it is, cause, signal where nobody knows who waited, signal where others did, words)
 WORKS = (
     (unfinished_preparation, BUSY, "preprocessing_in_log", "preprocessing_while_others_gave_up", "preparing data"),
