@@ -20,11 +20,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.core import lines_of
+from probes.intake import commands
 from probes.intake.hosts import alike
-from probes.intake.names import looks_like_a_node
+from probes.intake.names import is_host, looks_like_a_node
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
+MOST_LABEL = 200  # characters: which process it is about may stand at its end
 _PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80})(?:: |:$|/[\w.-]{1,80}\] )")
 _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
 _OPEN = re.compile(r"([=#*+])\1{2,100} {1,4}([^\n]{1,100})$")  # ### gpu-017, without an end
@@ -34,7 +36,7 @@ _ANSIBLE = re.compile(
 )
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
-    r"(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
+    r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
     r"|([A-Za-z][\w.-]{0,62}):[^\s#$]{0,80})?"
     r"[#$] {0,2}(\S[^\n]{0,400})$"
 )
@@ -139,6 +141,7 @@ def _may_head(line: str) -> bool:
 def _by_headings(text: str, known: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's."""
     nodes: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()  # of one command alone, which asked another node
     label, body = "", list[str]()
     lines = text.split("\n")
     at = count = 0
@@ -150,12 +153,20 @@ def _by_headings(text: str, known: set[str]) -> Iterator[Part]:
             continue
         taken, who, command = found
         if any(line.strip() for line in body):
-            yield Part(nodes, label, "\n".join(body) + "\n")
+            yield Part(away or nodes, label, "\n".join(body) + "\n")
             count += 1
         nodes, label, body = who or nodes, command if command or who else label, []
+        away = _away(lines[at][:500])
         at += taken
     if any(line.strip() for line in body):
-        yield Part(nodes, label, "\n".join(body) + "\n")
+        yield Part(away or nodes, label, "\n".join(body) + "\n")
+
+
+def _away(line: str) -> tuple[str, ...]:
+    """The node that the command after a prompt asked, be it another one."""
+    prompt = _PROMPT.match(line.rstrip())
+    name = commands.far(prompt[3]) if prompt else ""
+    return (name,) if name and is_host(name) else ()
 
 
 def _heading(lines: list[str], at: int, known: set[str]) -> tuple[int, tuple[str, ...], str] | None:
@@ -221,9 +232,10 @@ def _command(says: str) -> bool:
         words and words[0] in ("sudo", "time", "timeout", "root", "output", "of", "node", "host") or words[:1] == ["-n"]
     ):
         words = words[1:]
-    return bool(words) and words[0].rpartition("/")[2] in _COMMANDS
+    name = words[0].rpartition("/")[2] if words else ""
+    return name in _COMMANDS or commands.known(name)
 
 
 def _label(says: str) -> str:
     """A command as the name of a file."""
-    return re.sub(r"[^\w.+-]+", "_", says.strip())[:80].strip("_.") or "part"
+    return re.sub(r"[^\w.+-]+", "_", says.strip())[:MOST_LABEL].strip("_.") or "part"
