@@ -12,6 +12,7 @@ Brought to the node by rank.flight_recorder: standard library only, nothing newe
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +32,6 @@ LIMITS = {
     "history": 200,  # collectives of each group whose signature is told
     "bytes": 200000,  # of the answer as JSON
 }
-SIGNED = ("profiling_name", "input_sizes", "output_sizes", "input_dtypes", "output_dtypes")
 MOST_SEQ = 2**63
 # Parts of a path that say: not the program of the job, but what it is built on.
 LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "/lib64/python3", "<frozen ", "/torch/")
@@ -72,8 +72,9 @@ class _Reducer:
         self.signatures = []  # type: list[list[Any]]
         self.frames = []  # type: list[list[Any]]
         self._signature_at = {}  # type: dict[Any, int]
-        self._raw_signature_at = {}  # type: dict[str, int]
+        self._alike = {}  # type: dict[str, list[tuple[tuple[Any, ...], int]]]  # by the name of the operation
         self._frame_at = {}  # type: dict[Any, int]
+        self._own = {}  # type: dict[str, bool]  # by path: whether it is the job's own program
         self.problems = []  # type: list[str]
 
     def reduced(self) -> dict[str, Any]:
@@ -99,8 +100,7 @@ class _Reducer:
         seen = {}  # type: dict[Any, _Group]  # by the pair as the pickle has it: 2000 entries are of a few groups
         for entry in self.entries:
             pair = entry.get("process_group")
-            quick = pair if type(pair) is tuple and len(pair) == 2 and type(pair[0]) is type(pair[1]) is str else None
-            group = seen.get(quick) if quick else None
+            group = seen.get(pair) if type(pair) is tuple and len(pair) == 2 and type(pair[0]) is str else None
             if group is None:
                 pg_id = values.whole(entry.get("pg_id"))
                 if isinstance(pair, (list, tuple)) and len(pair) == 2:
@@ -113,8 +113,8 @@ class _Reducer:
                         continue
                     group = found[(name, desc)] = _Group(name, desc, pg_id)
                     group.backend = values.text(entry.get("profiling_name")).partition(":")[0]
-                if quick:
-                    seen[quick] = group
+                if type(pair) is tuple and type(pair[0]) is type(pair[1]) is str:
+                    seen[pair] = group
             group.entries.append(entry)
         config = self.whole.get("pg_config")
         named = {group.name for group in found.values()}
@@ -179,25 +179,8 @@ class _Reducer:
             "last": [self._row(group, entry) for entry in group.entries[-self.limits["last"] :]],
             "history": self._history(collectives),
         }
-        told.update(self._configured(group))
+        told.update(values.configured(self.whole, group.name, group.desc, group.pg_id))
         return told
-
-    def _configured(self, group: _Group) -> dict[str, Any]:
-        config, status = self.whole.get("pg_config"), self.whole.get("pg_status")
-        words = None  # type: Any
-        if isinstance(config, dict):
-            words = config.get(group.name)
-            if words is None and group.desc == "default_pg":  # gloo leaves the name out of its configuration
-                words = config.get("")
-        told = None
-        if isinstance(status, dict) and group.pg_id is not None:
-            told = status.get(str(group.pg_id), status.get(group.pg_id))
-        numbers = None
-        if isinstance(told, dict):
-            names = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
-            numbers = [values.whole(told.get(name)) for name in names]
-            numbers = [number if number is not None and number >= 0 else None for number in numbers]
-        return {"ranks": values.folded_ranks(words.get("ranks")) if isinstance(words, dict) else None, "told": numbers}
 
     @staticmethod
     def _seq(entry: Mapping[str, Any]) -> int | None:
@@ -251,10 +234,16 @@ class _Reducer:
 
     def _signature(self, entry: Mapping[str, Any]) -> int:
         """What ranks must agree on, as a row of the table `signatures`."""
-        raw = str([entry.get(key) for key in SIGNED])
-        at = self._raw_signature_at.get(raw)
-        if at is None:
-            at = self._raw_signature_at[raw] = self._new_signature(entry)
+        name = str(entry.get("profiling_name"))
+        get = entry.get
+        signed = (get("input_sizes"), get("output_sizes"), get("input_dtypes"), get("output_dtypes"))
+        alike = self._alike.setdefault(name, [])
+        for known, at in alike:  # comparing is ten times as fast as making a key of them
+            if known == signed:
+                return at
+        at = self._new_signature(entry)
+        if len(alike) < 8:
+            alike.append((signed, at))
         return at
 
     def _new_signature(self, entry: Mapping[str, Any]) -> int:
@@ -275,15 +264,24 @@ class _Reducer:
         if not isinstance(frames, (list, tuple)):
             return []
         known = [frame for frame in frames[:256] if isinstance(frame, dict)]
-        own = [frame for frame in known if not any(part in values.text(frame.get("filename")) for part in LIBRARIES)]
+        own = list(itertools.islice(filter(self._is_own, known), 3))
         rows = []
-        for frame in own[:3] or known[:2]:
+        for frame in own or known[:2]:
             key = (values.text(frame.get("name")), values.text(frame.get("filename")), values.whole(frame.get("line")))
             if key not in self._frame_at:
                 self._frame_at[key] = len(self.frames)
                 self.frames.append(list(key))
             rows.append(self._frame_at[key])
         return rows
+
+    def _is_own(self, frame: Mapping[str, Any]) -> bool:
+        path = frame.get("filename")
+        if type(path) is not str:
+            return True
+        is_own = self._own.get(path)
+        if is_own is None:
+            is_own = self._own[path] = not any(part in path[: values.TEXT] for part in LIBRARIES)
+        return is_own
 
     def _fitted(self, told: dict[str, Any]) -> dict[str, Any]:
         """Within the limits of rows and bytes: stacks go first, then old entries, then pending ones, then history."""

@@ -93,3 +93,23 @@ def ended_parts(entries: list[dict[str, Any]]) -> set[int]:
         else:
             run, number = [entry], own
     return found
+
+
+def configured(whole_dump: Mapping[str, Any], name: str, desc: str, pg_id: int | None) -> dict[str, Any]:
+    """What a dump says of a group beside its entries: {"ranks", "told"}, its ranks folded and three numbers: the last
+    collective that was enqueued, started, completed."""
+    config, status = whole_dump.get("pg_config"), whole_dump.get("pg_status")
+    group = None  # type: Any
+    if isinstance(config, dict):
+        group = config.get(name)
+        if group is None and desc == "default_pg":  # gloo leaves the name out of its configuration
+            group = config.get("")
+    told = None
+    if isinstance(status, dict) and pg_id is not None:
+        told = status.get(str(pg_id), status.get(pg_id))
+    numbers = None
+    if isinstance(told, dict):
+        names = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
+        numbers = [whole(told.get(one)) for one in names]
+        numbers = [number if number is not None and number >= 0 else None for number in numbers]
+    return {"ranks": folded_ranks(group.get("ranks")) if isinstance(group, dict) else None, "told": numbers}

@@ -18,7 +18,6 @@ from probes.reference import rows
 
 WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
 MANY = 8  # judgement: what is weak at more nodes than this is said once
-CERTAIN = 0.999  # judgement: no evidence from software makes anything surer than this
 
 
 @dataclass(frozen=True, slots=True)
