@@ -1,8 +1,11 @@
 """How long each rank was in each part of its steps, as programs print it, step by step or in Megatron's tables.
 
-Source   Megatron-LM (core/timers.py, "times across ranks (ms)"); step lines that name their parts: "step 5: 0.42 s
-         (data 0.37 compute 0.00 allreduce 0.05)", "data=2.36s fwd_bwd=0.52s total=2.91s"
-Units    microseconds in `more`; a number without a unit counts as seconds
+Source   Megatron-LM (core/timers.py): "times across ranks (ms)", "(min, max) time across ranks (ms)", "time (ms) |";
+         step lines that name their parts: "step 5: 0.42 s (data 0.37 compute 0.00 allreduce 0.05)"; meters of timm
+         ("Time: 2.461s (2.502s) Data: 2.104 (2.168)"), torchvision ("time: 0.52 data: 0.40"), PyTorch's ImageNet
+         example ("Time  0.523 ( 1.402)"), mmengine and detectron2 ("time: 0.42 data_time: 0.30"), tqdm ("7.09s/it"),
+         and lines of JSON with such keys
+Units    microseconds in `more`; a number without a unit counts as seconds, unless its name ends in _ms
 Shape    Timings: fed one line after the other, gives at the end one LogEvent of kind "step_times" per rank
 Errors   none: a line that names no parts is passed over
 
@@ -37,11 +40,17 @@ PARTS = (
     ),
     ("total", re.compile(rf"total{_OF}|(?:step|iter|iteration)[-_ ]?time{_OF}|time|elapsed")),
 )
-_PAIR = re.compile(r"([A-Za-z][\w/-]{1,30})(?:[=:] ?| )(\d{1,6}\.\d{1,6}|\d{1,7}(?= ?ms)) ?(ms|s)?(?![\w.%/])")
+_PAIR = re.compile(
+    r"([A-Za-z][\w/-]{1,30})\"?(?:[=:]\s{0,4}|\s{1,4})(\d{1,6}\.\d{1,6}|\d{1,7}(?= ?ms)) ?(ms|s)?(?![\w.%/])"
+)
 _TABLE = re.compile(r"times across ranks \((ms|s)\):")
 _TIMER = re.compile(r" {0,4}([a-z][\w /-]{2,60}):$")
 _ROW = re.compile(r" {0,8}rank {1,6}(\d{1,7}): (\d{1,9}(?:\.\d{1,6})?)$")
-_STEP = re.compile(r"(?i:step|iter)")
+_PER_STEP = re.compile(
+    r"(?<![\w.])(\d{1,5}\.\d{1,6}) ?(ms|s) ?/ ?(?:it|iter|step|batch)\b"
+)  # tqdm, where a step takes long
+_RANGE = re.compile(r" {0,8}([a-z][\w /-]{2,60}?) ?\.{2,80}: \((\d{1,9}\.\d{1,6}), (\d{1,9}\.\d{1,6})\)$")
+_MEANT = re.compile(r"(?i:step|iter|epoch|train|batch|s/it)")
 
 
 class Timings:
@@ -58,7 +67,10 @@ class Timings:
             return
         if "times across ranks" in text and (table := _TABLE.search(text)):
             self._unit, self._part = table[1], ""
-        elif "." in text and len(text) < 2000 and _STEP.search(text):
+        elif (row := _RANGE.match(text)) and (part := _part(row[1])):
+            if self._timers.setdefault(part, row[1]) == row[1]:
+                self._add(line.rank, part, float(row[3]) / 1000, line)  # the slowest rank's: the others wait for it
+        elif "." in text and len(text) < 2000 and _MEANT.search(text):
             self._step(line)
 
     def _row(self, line: Line) -> bool:
@@ -76,10 +88,15 @@ class Timings:
 
     def _step(self, line: Line) -> None:
         found: dict[str, float] = {}
+        usual = "ms" if "time (ms)" in line.text else "s"
         for pair in _PAIR.finditer(line.text):
-            part = _part(pair[1].lower())
-            if part:
-                found[part] = found.get(part, 0.0) + _seconds(pair[2], pair[3] or "s")
+            name = pair[1].lower()
+            part = _part(name)
+            if part and (part != "total" or part not in found):  # the time of a step, then its mean
+                unit = pair[3] or ("ms" if name.endswith(("_ms", "-ms", "/ms")) else usual)
+                found[part] = found.get(part, 0.0) + _seconds(pair[2], unit)
+        if "total" not in found and (told := _PER_STEP.search(line.text)):
+            found["total"] = _seconds(told[1], told[2])
         if len(found) > 1:
             for part, seconds in found.items():
                 self._add(line.rank, part, seconds, line)
