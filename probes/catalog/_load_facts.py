@@ -53,6 +53,11 @@ class Process:
     preempted: float | None = None  # involuntary switches a second
     user: str = ""
     of_wanted: bool = False  # run_delay_percent is of the time that it wanted to run, since it started
+    seen_on: tuple[int, ...] = ()  # CPUs that its threads were last on
+    running: int | None = None  # of its threads, where a table has a row for each
+    mask: str = ""  # CPUs that it may use, as ranges
+    ran_ns: int | None = None  # since it started, as waited_ns: of its main thread, or the thread that it is
+    waited_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,8 @@ class Load:
     processes: tuple[Process, ...]  # the five busiest, then the other ranks
     quotas: tuple[Quota, ...]
     source: str  # "proc", or "psutil x.y.z" when cpu, physical_cores and swap are psutil's
+    cpus_full: str = ""  # CPUs without idle time, as ranges, where a tool tells each
+    cpus_free: str = ""  # those that are nearly always idle
 
 
 def findings(load: Load) -> Iterator[Finding]:

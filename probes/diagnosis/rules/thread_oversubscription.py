@@ -37,6 +37,8 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         return
     if sum(cpu for _, cpu, _ in others) > used:  # the cores are others': the job's own threads do not fill them
         return
+    if here.has_room:
+        return
     unset = here.env is not None and not asked
     because = []
     if threads:
