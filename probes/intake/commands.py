@@ -1,6 +1,7 @@
 """Commands that people type before what they paste, and on which node each of them ran.
 
-Shape    known(word) -> whether a line that begins so is a command; far(command) -> the node or pod that it ran on, ""
+Shape    known(word) -> whether a line that begins so is a command; far(command) -> the node or pod that it ran on, "";
+         heading(command) -> the heading of the table that it prints, which a grep behind it takes away, ""
 Errors   none
 Source   manuals of kubectl exec, oc, ssh(1), pdsh, clush, srun; a pod counts as a node: it is what its readings are of
 """
@@ -75,3 +76,35 @@ def _one(words: list[str]) -> str:
     """The first word, where it is the plain name of one node or pod."""
     found = _NAME.fullmatch(words[0].rstrip(";|")) if words else None
     return found[1] if found and not found[1].isdecimal() else ""
+
+
+_ASKS_COLUMNS = re.compile(
+    r"(?:^|[\s\"'])-?[A-Za-z]{0,6}o[ =]?((?:[%a-z_]{1,16}(?::\d{1,3})?=?)(?:,[%a-z_]{1,16}(?::\d{1,3})?=?){1,24})"
+)
+_NAMES = {
+    "pid": "PID", "ppid": "PPID", "lwp": "LWP", "tid": "LWP", "spid": "LWP", "psr": "PSR", "stat": "STAT", "s": "S",
+    "state": "S", "pcpu": "%CPU", "%cpu": "%CPU", "c": "C", "cp": "CP", "comm": "COMMAND", "ucmd": "COMMAND",
+    "ucomm": "COMMAND", "args": "COMMAND", "cmd": "COMMAND", "command": "COMMAND", "nlwp": "NLWP", "thcount": "NLWP",
+    "user": "USER", "euser": "USER", "uname": "USER", "uid": "UID", "wchan": "WCHAN",
+}  # fmt: skip
+_MORE_WORDS = ("lstart", "bsdstart", "start")  # printed with spaces in them
+_KINDS = (
+    (re.compile(r"-?a?ux\w{0,4}|aux\w{0,4}"), "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND"),
+    (re.compile(r"-eLf|-Lef|-ALf"), "UID PID PPID LWP C NLWP STIME TTY TIME CMD"),
+    (re.compile(r"-[eA]f|-fe"), "UID PID PPID C STIME TTY TIME CMD"),
+)
+
+
+def heading(command: str) -> str:
+    """Of ps, whose columns its options name."""
+    first = command[:400].partition("|")[0]
+    words = first.replace("'", " ").replace('"', " ").split()
+    if "ps" not in [word.rpartition("/")[2] for word in words]:
+        return ""
+    if asked := _ASKS_COLUMNS.search(first):
+        keys = [re.sub(r"[:=].*", "", key) for key in asked[1].split(",")]
+        if set(keys) & set(_MORE_WORDS):
+            return ""
+        return " ".join(_NAMES.get(key, key.upper()) for key in keys)
+    options = words[[word.rpartition("/")[2] for word in words].index("ps") + 1 :]
+    return next((heads for word in options for pattern, heads in _KINDS if pattern.fullmatch(word)), "")

@@ -54,6 +54,7 @@ _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
 _TIME = re.compile(r"\d\d:\d\d|\d{4}-\d\d")
+_NOT_OF_A_NODE = re.compile(r"[0-9a-f]{12}|localhost.{0,40}|host", re.I)  # a container's number, nobody's name
 _WORD = re.compile(r"[\w.+/-]{1,80}")
 
 
@@ -142,7 +143,7 @@ def _by_headings(text: str, known: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's."""
     nodes: tuple[str, ...] = ()
     away: tuple[str, ...] = ()  # of one command alone, which asked another node
-    label, body = "", list[str]()
+    label, typed, body = "", "", list[str]()
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
@@ -153,20 +154,34 @@ def _by_headings(text: str, known: set[str]) -> Iterator[Part]:
             continue
         taken, who, command = found
         if any(line.strip() for line in body):
-            yield Part(away or nodes, label, "\n".join(body) + "\n")
+            yield Part(away or nodes, label, _headed(typed, body))
             count += 1
         nodes, label, body = who or nodes, command if command or who else label, []
-        away = _away(lines[at][:500])
+        typed = _typed(lines[at][:500])
+        away = _away(typed)
         at += taken
     if any(line.strip() for line in body):
-        yield Part(away or nodes, label, "\n".join(body) + "\n")
+        yield Part(away or nodes, label, _headed(typed, body))
 
 
-def _away(line: str) -> tuple[str, ...]:
-    """The node that the command after a prompt asked, be it another one."""
+def _typed(line: str) -> str:
+    """What was typed behind a prompt."""
     prompt = _PROMPT.match(line.rstrip())
-    name = commands.far(prompt[3]) if prompt else ""
+    return prompt[3] if prompt else ""
+
+
+def _away(command: str) -> tuple[str, ...]:
+    """The node that a command asked, be it another one."""
+    name = commands.far(command)
     return (name,) if name and is_host(name) else ()
+
+
+def _headed(command: str, body: list[str]) -> str:
+    """The output, with the heading of its table where that was filtered away."""
+    heading = commands.heading(command)
+    if heading and not any(" PID " in f" {line} " or "%CPU" in line for line in body[:3]):
+        body = [heading, *body]
+    return "\n".join(body) + "\n"
 
 
 def _heading(lines: list[str], at: int, known: set[str]) -> tuple[int, tuple[str, ...], str] | None:
@@ -185,7 +200,7 @@ def _heading(lines: list[str], at: int, known: set[str]) -> tuple[int, tuple[str
     if prompt := _PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
         if host or _command(prompt[3]):
-            return 1, (host,) if host and _is_node(host) else (), _label(prompt[3])
+            return 1, (host,) if is_host(host) and not _NOT_OF_A_NODE.fullmatch(host) else (), _label(prompt[3])
         return None
     return _told(marked[2].strip()) if marked else None
 
