@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from probes.core import Finding, Severity
@@ -97,6 +97,17 @@ class Load:
     source: str  # "proc", or "psutil x.y.z" when cpu, physical_cores and swap are psutil's
     cpus_full: str = ""  # CPUs without idle time, as ranges, where a tool tells each
     cpus_free: str = ""  # those that are nearly always idle
+
+
+def ranges_of(cpus: Iterable[int]) -> str:
+    """0, 1, 2 and 8 are 0-2,8."""
+    parts: list[list[int]] = []
+    for cpu in sorted(set(cpus))[:8192]:
+        if parts and parts[-1][1] == cpu - 1:
+            parts[-1][1] = cpu
+        else:
+            parts.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def findings(load: Load) -> Iterator[Finding]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from probes.catalog._load_facts import ranges_of
 from probes.catalog._net_facts import Mask, Settings
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
 from probes.intake.tools.limits import quiet
-from probes.intake.tools.process_table import ranges_of
 
 _TASKSET = re.compile(r"^pid (\d{1,10})'s current affinity (list|mask): ([0-9a-fA-F,-]{1,2000})\s*$")
 _GREP = re.compile(r"^/?(?:proc/)?(?:\d{1,10}/task/)?(\d{1,10})/status:Cpus_allowed_list:\s{1,8}([\d,-]{1,2000})")

@@ -6,10 +6,9 @@ ps prints an average over the process's life, top the time since its last screen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
-from probes.catalog._load_facts import CpuUse, Load, Process
+from probes.catalog._load_facts import CpuUse, Load, Process, ranges_of
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._load import load, process
@@ -127,17 +126,6 @@ def by_cpu(idle: dict[int, float]) -> dict[str, str]:
         "cpus_full": ranges_of(cpu for cpu, left in idle.items() if left < FULL),
         "cpus_free": ranges_of(cpu for cpu, left in idle.items() if left > FREE),
     }
-
-
-def ranges_of(cpus: Iterable[int]) -> str:
-    """0, 1, 2 and 8 are 0-2,8."""
-    parts: list[list[int]] = []
-    for cpu in sorted(set(cpus))[:8192]:
-        if parts and parts[-1][1] == cpu - 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def name_of(args: str) -> str:

@@ -22,7 +22,7 @@ _NAMED = re.compile(
     r"(\d{1,19}) (\d{1,19}) \d{1,12}$",
     re.M,
 )
-_PATH = re.compile(r"(?:^|[/_])(\d{1,10})[/_]schedstat")
+_PATH = re.compile(r"(?:^|[/_])(?:(\d{1,10})[/_]task[/_])?(\d{1,10})[/_]schedstat")
 LEAST_NS = 10**9  # of waiting: less is no burden, whatever its share; judgement
 
 
@@ -53,11 +53,12 @@ def _process(pid: int, ran: int, waited: int) -> Process:
 
 def named(facts: Load, path: str) -> Load:
     """Whose it is, by the path or command. Without, nothing is told."""
-    told = list(dict.fromkeys(int(one) for one in _PATH.findall(path)))
+    told = list(dict.fromkeys((int(one[2]), int(one[1] or 0)) for one in _PATH.finditer(path)))
     known, place = [], 0
     for one in facts.processes:
         if not one.pid and told:
-            one = replace(one, pid=told[place % len(told)])
+            pid, above = told[place % len(told)]
+            one = replace(one, pid=pid, ppid=above if above != pid else 0)
             place += 1
         known += [one] if one.pid else []
     return replace(facts, processes=tuple(known))
