@@ -20,6 +20,8 @@ from probes.diagnosis.runners import Runner as Runner
 from probes.diagnosis.runners import count
 
 JOB = ("python", "pt_", "torchrun", "ray::", "deepspeed", "accelerate")
+TORCH = ("pt_", "torchrun")  # names that only torch gives
+LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
 SLEEPY = (
     "watchdog/",
     "kworker",
@@ -104,6 +106,8 @@ class NodeCpu:
         if one.rank is not None:
             return True
         name = one.comm.lower()
+        if name.startswith(TORCH) or self._below_the_job(one):
+            return True
         if not name.startswith(JOB):
             return False
         if "train" in one.args or "torch" in one.args or _RANKED.search(one.args):
@@ -111,8 +115,21 @@ class NodeCpu:
         if self._like_a_rank(one):
             return True
         # Where some say in their arguments that they are ranks, another program in Python is none of them.
-        marked = one.args and any(_RANKED.search(other.args) for other in self.runners.values())
+        marked = one.args and any(
+            _RANKED.search(other.args) and other.comm.lower() not in LAUNCHERS for other in self.runners.values()
+        )
         return not self.named and not marked
+
+    def _below_the_job(self, one: Runner) -> bool:
+        """Whether a rank, a launcher or a loader's parent started it."""
+        for _ in range(4):
+            above = self.runners.get(one.ppid) if one.ppid else None
+            if above is None:
+                break
+            if (above.rank is not None and above.rank >= 0) or above.comm.lower() in LAUNCHERS:
+                return True
+            one = above
+        return False
 
     def _like_a_rank(self, one: Runner) -> bool:
         """Called as a rank is, of its user or parent, and busy as it: the numbers of some ranks only may be known."""
