@@ -113,7 +113,8 @@ def _take(rows: dict[int, Process], heads: dict[str, int], count: int, line: str
         return
     rows[pid] = process(
         pid, comm, share, ppid=whole(row.get("PPID", "")) or 0, state=state[:1], args=args, threads=threads,
-        lifetime=not top, user=clean(row.get("USER", row.get("UID", "")))[:32], seen_on=seen_on, running=runs,
+        lifetime=not top and "CPU%" not in heads, user=clean(row.get("USER", row.get("UID", "")))[:32],
+        seen_on=seen_on, running=runs,
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def heads_of(line: str) -> dict[str, tuple[int, int]] | None:
     for place, word in enumerate(words):
         for name, pattern in _COLUMNS:
             if name not in found and (match := pattern.fullmatch(word)):
-                found[name] = (place, _UNIT.get(match[1] if pattern.groups else None, 1))
+                found[name] = (place, _UNIT.get((match[1] or "ns").lower() if pattern.groups else None, 1))
                 break
     tells = ("mask" in found or ("waited" in found and "ran" in found)) and ("tid" in found or "pid" in found)
     return found | {"": (len(words), 0)} if tells and "comm" in found else None
