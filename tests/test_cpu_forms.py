@@ -8,7 +8,8 @@ import pytest
 
 from probes.catalog._load_facts import Load
 from probes.catalog._profile import parse_profile
-from probes.intake import commands, pasted
+from probes.intake import pasted, typed
+from probes.intake.commands import asked
 from probes.intake.hosts import of_report
 from probes.intake.tools import tools_of
 from tests.support.brought import told
@@ -36,7 +37,7 @@ CALM = "some avg10=0.20 avg60=0.31 avg300=0.20 total=919281\nfull avg10=0.00 avg
     ],
 )
 def test_a_command_tells_which_node_it_asked(command: str, node: str) -> None:
-    assert commands.far(command) == node
+    assert asked(command).node == node
 
 
 def test_what_another_node_answered_is_that_nodes_and_what_comes_after_is_not() -> None:
@@ -79,9 +80,9 @@ def loads(name: str, text: str) -> Load:
 
 
 def test_a_heading_that_grep_took_away_is_known_from_the_command() -> None:
-    assert commands.heading("ps aux | grep train") == "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND"
-    assert commands.heading("sudo ps -eo pid,psr,pcpu:6,comm --sort=-pcpu | grep pt_") == "PID PSR %CPU COMMAND"
-    assert commands.heading("ps -eo pid,lstart,comm | grep x") == ""
+    assert typed.heading("ps aux | grep train") == "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND"
+    assert typed.heading("sudo ps -eo pid,psr,pcpu:6,comm --sort=-pcpu | grep pt_") == "PID PSR %CPU COMMAND"
+    assert typed.heading("ps -eo pid,lstart,comm | grep x") == ""
     text = "$ ps -eLo pid,lwp,psr,stat,pcpu,comm | grep python\n 50 50 3 Rl 80.0 python\n 50 51 4 Rl 15.0 python\n"
     (part,) = pasted.parts_of(text)
     (one,) = loads("ps", part.text).processes

@@ -304,6 +304,21 @@ def test_training_that_goes_on_is_said_with_the_dump_that_shows_it() -> None:
     assert (found.cause, found.because[0].reading) == ("none", "n/rank.flight_recorder")
 
 
+def test_a_job_that_was_dumped_while_it_ran_is_not_hung_if_its_log_tells_of_steps_after_it() -> None:
+    waits = recorders(dump(0, {"g": ([0, 1], [REDUCE, REDUCE], True)}, 60), dump(1, {"g": ([0, 1], [REDUCE], False)}))
+    asked = LogEvent("dump_signal", "Dump signal received through pipe, triggering FR dump.", rank=0, line=7)
+    after = LogEvent("progress", "step 12 of 900", seq=12, name="step", line=8, count=3)
+    start = LogEvent("nccl_init_start", "init", rank=0, line=8)
+
+    def cause(*events: LogEvent) -> str:
+        return diagnose([waits, wrote("n", *events)]).verdict.hypothesis.cause
+
+    assert cause(asked, after) == "none"
+    assert cause(replace(after, line=1), asked) == "fw.rank_missing_collective"
+    assert cause(asked, replace(after, count=1)) == "fw.rank_missing_collective"
+    assert cause(asked, start, replace(after, line=20)) == "fw.rank_missing_collective"
+
+
 def test_two_processes_of_one_rank_are_said_beside_the_verdict() -> None:
     def doubts(*seen: Seen) -> list[str]:
         return [reason.says for reason in diagnose(seen).verdict.hypothesis.against]

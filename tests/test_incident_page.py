@@ -118,6 +118,8 @@ def test_the_page_lives_through_a_restart_of_everything_below_it(
     other.goto(page.url)
     to_triage(other, "after the restart")
     expect(page.get_by_text("moved to Triage: “after the restart”")).to_be_visible(timeout=40_000)
+    # What the killed process was answering at that moment is an error of the network, which Chromium tells.
+    page.troubles[:] = [text for text in page.troubles if not re.search("net::ERR_|WebSocket", text)]
 
 
 def test_the_evidence_of_a_cell_opens_with_the_keyboard_alone(

@@ -32,6 +32,7 @@ def address(chromium: Any, server: Golden15, signed_in_state: Any) -> str:
     """An incident on 64 nodes whose fabric was stored as it should be, and then went wrong."""
     context = chromium.new_context(base_url=server.url, storage_state=signed_in_state)
     page = context.new_page()
+    page.troubles = []
     declared(page, "gpu-[001-064]")
     expect(page.get_by_text("capture ended: 0 of 64 nodes answered")).to_be_visible(timeout=60_000)
     given(server, page.url, WELL)

@@ -112,8 +112,10 @@ class _Block:
         for path, value in self.pairs:
             self.values.setdefault(path, value)
         self.missing: dict[str, str] = {}
+        # A whole output begins with these two. `-d PERFORMANCE,CLOCK` and grep leave them, and more, out.
+        self.excerpt = [path[-1] for path, _ in self.pairs[:2]] != ["Product Name", "Product Brand"]
         for path in ALWAYS:
-            if path not in self.values:
+            if path not in self.values and not (self.excerpt and self.pairs):
                 last = clean(self.pairs[-1][0][-1])[:60] if self.pairs else "its first line"
                 wanted = " / ".join(path)
                 raise ParseError(f"nvidia-smi -q: GPU {bus} has no {wanted!r}; its block ends after {last!r}: cut?")
@@ -246,6 +248,8 @@ def _reasons(block: _Block) -> tuple[str, ...] | None:
     for _, name, label in REASONS:
         under = (section, "HW Slowdown") if name in UNDER_HW_SLOWDOWN else (section,)
         path = (*under, label)
+        if path not in block.values and block.excerpt:
+            continue
         if path not in block.values:
             there = [clean(other[-1])[:40] for other in block.values if other[0] == section and len(other) > 1]
             raise block.bad((section,), f"a line {label!r}", ", ".join(there))

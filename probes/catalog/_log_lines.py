@@ -75,6 +75,8 @@ class Line:
     source: str = ""  # ProcessGroupNCCL.cpp:607
     number: int | None = None
     offset: int | None = None
+    host: str = ""  # of Ray's process, where it says it
+    pid: int | None = None
     writer: str = ""  # what a launcher wrote in front: tells the ranks of one file apart, also where no rank is known
 
 
@@ -84,7 +86,7 @@ _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
 _SRUN = re.compile(r" {0,7}(\d{1,7}): ?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
-_RAY = re.compile(r"\([\w.-]{1,60}(?:, rank=(\d{1,7}))?,? pid=\d{1,9}(?:, ip=[0-9a-f.:]{1,45})?\) ")
+_RAY = re.compile(r"\([\w.-]{1,60}(?:, rank=(\d{1,7}))?,? pid=(\d{1,9})(?:, ip=([0-9a-f.:]{1,45}))?\) ")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _GLOG = re.compile(
     r"\[?([IWEF])(\d{1,2})(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? (?:\d{1,9} )?([\w./+-]{1,120}:\d{1,6})\] ?"
@@ -184,6 +186,7 @@ def _writer(line: Line, zone: Zone) -> None:
         line.rank = int(found[1])
     elif found := _RAY.match(text):
         line.rank = int(found[1]) if found[1] else line.rank
+        line.pid, line.host = int(found[2]), found[3] or ""
     else:
         return
     line.writer += found[0].strip()

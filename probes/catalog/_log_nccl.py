@@ -136,6 +136,7 @@ _ERRORS = (
         "nccl",
         r"(?P<name>nccl(?:UnhandledCuda|System|Internal|Remote|InvalidUsage|InvalidArgument)(?:Error)?) ?:",
     ),
+    _log_nccl_setup.TOPOLOGY_FILE,
     shape("nccl_warn", "NCCL WARN", r"NCCL WARN (?P<name>.{1,200})"),
     shape("nccl_propagation", " -> ", r"NCCL INFO (?P<where>[\w./-]{1,80}:\d{1,6}) -> (?P<code>\d{1,2})(?= ?\[|$)"),
 )

@@ -21,6 +21,14 @@ _TEST_ROW = (
     r"(?:-?\d{1,6} {1,8})?\d{1,12}(?:\.\d{1,4})? {1,8}\d{1,6}\.\d{1,4} {1,8}(?P<busbw>\d{1,6}\.\d{1,4}) "
 )
 
+# Also written as a warning: tried before those. graph/xml.cc, graph/topo.cc
+TOPOLOGY_FILE = shape(
+    "nccl_topo_file",
+    "opology file",
+    r"(?P<name>Could not open|Loading|Dumping)(?: XML)? topology file (?P<where>\S{1,200})"
+    r"(?: ?: (?P<why>[^\n]{1,80}))?",
+)
+
 # "nranks" are those of this communicator, not of the job.
 SHAPES = (
     shape("nccl_init_done", "Init COMPLETE", _COMM),
@@ -75,6 +83,16 @@ SHAPES = (
     shape(
         "nccl_qp", " qpn ", r"(?:(?:IbDev|Dev) (?P<dev>\d{1,3}) )?Port (?P<port>\d{1,3}) qpn \d{1,9} mtu (?P<mtu>\d)\b"
     ),
+    # NCCL up to 2.12 says Width where later ones say Bw.
+    shape(
+        "nccl_system",
+        "=== System",
+        r"=== System : max(?:Bw|Width|Speed) {0,3}(?P<most>\d{1,5}\.\d) "
+        r"total(?:Bw|Width|Speed) {0,3}(?P<total>\d{1,5}\.\d) ===",
+    ),
+    shape("nccl_hop", "+ NVL[", r"\+ (?P<name>NVL)\[\d{1,5}\.\d\] - "),
+    shape("nccl_hop", " - GPU/", r"\+ (?P<name>PCI|SYS)\[\d{1,5}\.\d\] - GPU/"),
+    shape("gpu_name", "(UUID: GPU-", r"^GPU \d{1,3}: (?P<name>[^\n(]{3,80}?) \(UUID: GPU-"),  # nvidia-smi -L
     shape("nccl_version", "CCL version", r"(?P<product>[NR]CCL) version ?:? ?(?P<name>\d[\w.+-]{2,40})"),
     shape(
         "nccl_call",

@@ -106,6 +106,13 @@ _SAVE = (
     r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|wrot|restor|upload|done|finish|complet)\w{0,4})"
 )
 
+# A part of the work in which ranks meet, with its time: "reward gather 21.8s", "all_reduce of metrics took 512 ms".
+_PHASE = (
+    r"(?i:(?P<name>(?:all[-_]?)?(?:gather|reduce|scatter)|broadcast|barrier|sync)\w{0,12})\b[^,;|\n]{0,60}?"
+    r"(?<![\d.])(?P<took>\d{1,6}(?:\.\d{1,6})?) ?(?P<unit>ms|s|sec|secs|seconds)\b(?!/)"
+)
+_A_PHASE = re.compile(_PHASE)
+
 _ONE_STEP = re.compile(_STEP)
 
 _WORDS = (
@@ -127,6 +134,7 @@ _WORDS = (
     ),
     *(shape("progress", word, _PREPARES) for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat")),
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
+    *(shape("phase_time", word, _PHASE) for word in ("ather", "educe", "catter", "roadcast", "arrier", "sync")),
 )
 
 SHAPES = _CUDA + _log_launchers.SHAPES + _CRASHES + _LOADER + _SYSTEM + _WORDS
@@ -160,6 +168,8 @@ def read(line: Line) -> LogEvent | None:
         return None
     if found.kind == "memlock" and isinstance(kib := found.more.get("kib"), int):
         return dataclasses.replace(found, more={"bytes": kib * 1024})
+    if found.kind in ("progress", "phase_time") and (phase := _A_PHASE.search(line.text[:2000])):
+        found = dataclasses.replace(found, more={**found.more, "wait_ms": _ms(phase["took"], phase["unit"])})
     if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):
         return dataclasses.replace(found, more={**found.more, "step_ms": _ms(took[1], took[2])})
     if found.kind != "fatal_signal":

@@ -25,11 +25,12 @@ FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last one
 # Of these each rank tells one or a few, and who is missing among them is the question.
 OF_EACH_RANK = frozenset(
     ("watchdog_timeout", "watchdog_status", "dump_signal", "nccl_init_start", "nccl_init_done", "nccl_net",
-        "step_times", "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting")
+        "step_times", "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting", "nccl_topo_file",
+        "nccl_system", "nccl_hop")
 )  # fmt: skip
 MANY = 1024
 # Kinds in which the newest line counts, and what makes two lines the same.
-_NEWEST = ("progress", "nccl_call", "bandwidth")
+_NEWEST = ("progress", "phase_time", "nccl_call", "bandwidth")
 _SUMMED = ("nccl_link", "nccl_propagation")
 # Who raises an exception of these only waited: it is the consequence of what the event tells.
 WAITS = (
@@ -102,6 +103,13 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     )  # fmt: skip
 
 
+def _written_by(event: LogEvent, line: Line) -> LogEvent:
+    """With node and process, where the launcher writes them in front of each line."""
+    if not line.host or line.pid is None or "host" in event.more:
+        return event
+    return dataclasses.replace(event, more={**event.more, "host": line.host, "of_pid": line.pid})
+
+
 def _waited(event: LogEvent) -> bool:
     """Whether an exception with this in its message is a consequence of somebody else's fault."""
     return event.secondary or event.kind in WAITS
@@ -152,8 +160,9 @@ class LogReader:
         if raised and event:
             more, secondary = {**raised.more, "because": event.kind}, raised.secondary or _waited(event)
             raised = dataclasses.replace(raised, secondary=secondary, more=more)
+        event = _written_by(event, line) if event else None
         if raised:
-            self._add(raised)
+            self._add(_written_by(raised, line))
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
             self._add(event)
         if event is None or event.kind == "progress":

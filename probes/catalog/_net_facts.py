@@ -100,6 +100,16 @@ class Ping:
     received: int
     smaller: int | None = None
     router: bool = False  # a router told it, not the sender's own interface
+    source: str = ""  # who sent, where the line itself tells it: a table of who reaches whom
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """One try to open a TCP connection by hand. `why`: "" where it opened, else no route, timed out, refused."""
+
+    peer: str
+    port: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +132,7 @@ class Settings:
     filters_told: bool = False
     sockets: tuple[Socket, ...] = ()
     pings: tuple[Ping, ...] = ()
+    reaches: tuple[Reach, ...] = ()
     masks: tuple[Mask, ...] = ()
     cpus: int | None = None  # logical, online
     cores: int | None = None

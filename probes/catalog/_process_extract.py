@@ -26,6 +26,8 @@ _TICKS = re.compile(r"cpu_ticks_1s user=(\d{1,9}) sys=(\d{1,9})")
 _KERNEL = re.compile(r"\[<[0-9a-fx]{1,20}>\] ([\w.]{1,100})")
 _VARIABLE = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|SLURM_PROCID|SLURM_NTASKS)=(\d{1,7})(?!\d)")
 _TASK = re.compile(r"(\d{1,10}) (.{1,40}) ([A-Z])\([a-z ]{1,20}\) (\S{1,64}) \d{1,20} \d{1,20} ([\d,-]{1,200})\s*$")
+_STARTS = re.compile(r"(?:torchrun|torch\.distributed\.(?:run|launch)).{0,400}--nproc[_-]per[_-]node[= ](\d{1,3})\b")
+_MORE_NODES = re.compile(r"--nnodes[= ](?!1(?:\s|$|:1\b))\S")
 STATES = frozenset("RSDTtZXIPKW")
 
 
@@ -180,6 +182,7 @@ def _columns(line: str) -> Mapping[str, int] | None:
 def ps_rows(text: str) -> list[Extract]:
     """The processes of a table that ps or top printed. Its CPU column is an average over a life, so it is left out."""
     found: list[Extract] = []
+    starters: dict[int, int] = {}  # pid of a launcher of one node -> how many ranks it starts
     columns: Mapping[str, int] | None = None
     for line in lines_of(text, 1000):
         header = _columns(line)
@@ -195,4 +198,17 @@ def ps_rows(text: str) -> list[Extract]:
                 name = next((row[key] for key in ("COMM", "COMMAND", "CMD") if key in row), "")
                 wchan = "" if wchan in ("-", "0", "?") else clean(wchan)[:128]
                 found.append(Extract(int(pid), ppid, clean(name)[:64], state[:1], wchan))
+                if (starts := _STARTS.search(line)) and not _MORE_NODES.search(line):
+                    starters[int(pid)] = int(starts[1])
+    _numbered(found, starters)
     return found
+
+
+def _numbered(found: list[Extract], starters: Mapping[int, int]) -> None:
+    """torchrun starts its ranks one after the other: where as many children are there as it starts, their order of
+    pids is that of ranks. Only of a launcher without other nodes, whose local ranks are the ranks."""
+    for parent, count in starters.items():
+        children = sorted((one for one in found if one.ppid == parent and not one.is_worker), key=lambda one: one.pid)
+        if len(children) == count and children[-1].pid - children[0].pid < 16 * count:
+            for rank, one in enumerate(children) if any(one.state in ("T", "t") for one in children) else ():
+                one.variables.setdefault("RANK", rank)

@@ -10,6 +10,7 @@ Errors   ParseError when an answer is not RAS's. Absent when nobody listens: NCC
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,10 +28,13 @@ def _collect() -> Mapping[str, str]:
     return found
 
 
+_BEGINS = re.compile(r"^[NR]CCL version \d", re.M)
+
+
 def parse(text: str) -> Ras:
     """The sections of the collector, or one saved report (`ncclras -v`, with `-f json` or without)."""
     if not text.lstrip().startswith("==> "):
-        return Ras("", _report(text), 1, None)
+        return _by_hand(text)
     parts = sections(text)
     polls = [_report(parts[name]) for name in ("poll 1", "poll 2") if name in parts]
     if not polls:
@@ -47,6 +51,15 @@ def parse(text: str) -> Ras:
         moved(one, two) if both else None,
         other,
     )
+
+
+def _by_hand(text: str) -> Ras:
+    """One report, or several that somebody asked for one after the other: the first and the last are compared."""
+    begins = [found.start() for found in _BEGINS.finditer(text)] if is_text(text) else []
+    if len(begins) < 2:
+        return Ras("", _report(text), 1, None)
+    one, two = _report(text[begins[0] : begins[1]]), _report(text[begins[-1] :])
+    return Ras("", two, len(begins), None, tuple(lags(one, two)), moved(one, two))
 
 
 def _report(text: str) -> Report:

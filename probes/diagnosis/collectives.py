@@ -21,6 +21,8 @@ __all__ = ["LONG_S", "YOUNG_S", "Stall", "Stalls", "Waiting", "stalls_of"]
 LONG_S = 10.0  # judgement: from here on a collective stands; before, a slow step looks the same
 YOUNG_S = 2.0  # judgement: below this nothing is said of a collective that waits
 FEW = 8  # judgement: where more than one in so many dumps is missing, nobody collected them
+STEPS = 2  # the first may have been all but done
+GOING_ON = {"progress", "dump_signal", "dump_written", "checkpoint", "bandwidth"}
 _P2P = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
 
 
@@ -42,6 +44,8 @@ def stalls_of(job: Job, unanswered: bool = False) -> Stalls:
         found.all += [stall] if stall is not None else []
         found.all += _pairs(key, groups, dumps, collected)
     found.moving = _moving(dumps, found.all)
+    if stepped := _stepped(job):  # whatever the dumps show waiting came to its end
+        return Stalls(uncollected=found.uncollected, moving=True, stepped=stepped)
     if not found.all and collected:
         found.silent = tuple(sorted(absent))
     found.all = [stall for stall in found.all if stall.age_s is None or stall.age_s >= YOUNG_S]
@@ -49,6 +53,26 @@ def stalls_of(job: Job, unanswered: bool = False) -> Stalls:
     found.all.sort(key=lambda stall: -(stall.age_s or 0.0))
     blame(found)
     return found
+
+
+def _stepped(job: Job) -> str:
+    """The reading of a log that tells of further steps after its ranks were asked for their dumps, of no failure and
+    of no start: the job was dumped while it ran. Steps are taken together, so one writer speaks for all."""
+    asked: dict[int, int] = {}
+    told = [*job.earlier, *job.events]  # what goes on after a dump makes the dump one of earlier
+    for event, log, _ in told:
+        if event.kind == "dump_signal":
+            asked[id(log)] = max(event.line or 0, asked.get(id(log), 0))
+    broken = {
+        id(log)
+        for event, log, _ in told
+        if id(log) in asked and event.kind not in GOING_ON and (event.line or 0) > asked[id(log)]
+    }
+    for event, log, seen in job.said("progress"):
+        steps = event.seq is not None and event.count >= STEPS
+        if steps and id(log) in asked and id(log) not in broken and (event.line or 0) > asked[id(log)]:
+            return seen.ref
+    return ""
 
 
 def _by_group(dumps: Mapping[int, Dump]) -> dict[GroupKey, dict[int, Group]]:

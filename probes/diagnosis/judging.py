@@ -148,6 +148,8 @@ def _of_two_jobs(evidence: Evidence) -> tuple[Reason, ...]:
 
 def _going_on(evidence: Evidence) -> tuple[Reason, ...]:
     """On what it stands that training goes on: the dumps in which nobody waits."""
+    if stepped := evidence.stalls.stepped:
+        return (Reason("the log tells of further steps after the ranks were asked for their dumps", stepped),)
     dumps = [one for one in evidence.of("rank.flight_recorder") if one.facts.dumps]
     says = "work of the ranks ended a moment before this dump, and nobody waits"
     return tuple(Reason(says, one.ref) for one in dumps[:4])

@@ -37,7 +37,12 @@ def node_of(evidence: Evidence, one: Said) -> str:
 
 def node_called(evidence: Evidence, host: str) -> str:
     """The node that we call so; "" where none is."""
-    return str(evidence.places.called.get(host.partition(".")[0], ""))
+    return str(evidence.places.called.get(_short(host), ""))
+
+
+def _short(host: str) -> str:
+    """A name without its domain; an address as it is."""
+    return host if host.replace(".", "").isdecimal() else host.partition(".")[0]
 
 
 def address(peer: str) -> str:
@@ -65,10 +70,10 @@ class Places:
         self._evidence = evidence
         self.called: dict[str, str] = {}
         for node in evidence.nodes:
-            self.called.setdefault(node.partition(".")[0], node)
+            self.called.setdefault(_short(node), node)
         for log in evidence.of("rank.log"):
             if log.node and log.facts.host:  # how the node calls itself, where that is another name
-                self.called.setdefault(log.facts.host.partition(".")[0], log.node)
+                self.called.setdefault(_short(log.facts.host), log.node)
         self.ahead: dict[str, float] = {}
         for clock in evidence.of("host.clock"):
             if clock.node:
@@ -87,6 +92,10 @@ class Places:
             pid, rank = one[0].more.get("of_pid"), one[0].rank
             if isinstance(pid, int) and rank is not None:
                 found.setdefault((node_of(self._evidence, one), pid), rank)
+        for event, _, _ in self._evidence.job.said("torchrun_failure"):
+            pid, rank = event.more.get("pid"), next(iter(event.about), None)
+            if isinstance(pid, int) and rank is not None and event.peer:
+                found.setdefault((node_called(self._evidence, event.peer) or event.peer, pid), rank)
         return found
 
     @functools.cached_property

@@ -81,7 +81,8 @@ class Stalls:
     """`all`: every group that stands. `culprits`: ranks that others wait for and that wait for nobody. `cycle`: ranks
     that wait for each other across groups, `crossed` those groups. `behind`: ranks whose device has not come to what
     the others run. `silent`: the few members without a dump where nobody waits. `uncollected`: members without a dump,
-    where so many are missing that it means nothing. `moving`: work ended a moment ago, and no group stands."""
+    where so many are missing that it means nothing. `moving`: work ended a moment ago, and no group stands;
+    `stepped`: the reading of a log that tells so, by steps after it was asked for the dumps."""
 
     all: list[Stall] = field(default_factory=list)
     culprits: dict[int, Stall] = field(default_factory=dict)
@@ -91,6 +92,7 @@ class Stalls:
     silent: tuple[int, ...] = ()
     uncollected: frozenset[int] = frozenset()
     moving: bool | None = None
+    stepped: str = ""
 
 
 # Whom to blame ------------------------------------------------------------------------------------------------------

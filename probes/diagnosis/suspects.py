@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from probes.catalog._log_events import LogEvent
+from probes.catalog._ras_facts import Report
 from probes.diagnosis.collectives import LONG_S, Stall
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import Job, RankView, quoted
@@ -205,12 +206,22 @@ def _by_ras(evidence: Evidence) -> Iterator[Suspect]:
         sizes = {one.hash: one.size for one in seen.facts.report.communicators}
         for lag in seen.facts.lags:
             view = by_pid.get((lag.host, lag.pid)) or by_pid.get((seen.node, lag.pid))
-            if view is None and sizes.get(lag.communicator) == job.world_size is not None:
+            size = sizes.get(lag.communicator) or _all_in_step(seen.facts.report, lag.communicator)
+            if view is None and size is not None and size == (job.world_size or size):
                 view = job.view(lag.rank)
             if view is None or not lag.behind:
                 continue
             says = f"NCCL: rank {view.rank} has launched {lag.op} {lag.count} times, the others {lag.usual} times"
             yield Suspect(view, "is behind in a communicator", (Reason(says, seen.ref),), ("behind_in_ras",))
+
+
+def _all_in_step(report: Report, communicator: str) -> int | None:
+    """The size of a communicator of a text report, where it is the only one of the largest size: that of the job."""
+    counted = next((one.counts for one in report.communicators if one.hash == communicator), ())
+    largest = max((group.ranks_per_communicator for group in report.groups), default=0)
+    told = {op: sum(one.number for one in counted if one.op == op) for op in {one.op for one in counted}}
+    alone = sum(group.communicators for group in report.groups if group.ranks_per_communicator == largest) == 1
+    return largest if alone and largest > 1 and largest in told.values() else None
 
 
 def _by_stack(evidence: Evidence) -> Iterator[Suspect]:

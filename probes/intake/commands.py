@@ -1,110 +1,118 @@
-"""Commands that people type before what they paste, and on which node each of them ran.
+"""What somebody typed at a prompt: on which node it ran, and what it asked.
 
-Shape    known(word) -> whether a line that begins so is a command; far(command) -> the node or pod that it ran on, "";
-         heading(command) -> the heading of the table that it prints, which a grep behind it takes away, ""
-Errors   none
-Source   manuals of kubectl exec, oc, ssh(1), pdsh, clush, srun; a pod counts as a node: it is what its readings are of
+    ssh gpu-017 'dmesg -T | tail'            kubectl exec pod-3 -c main -- nvidia-smi
+    srun -w gpu-017 nvidia-smi               pdsh -w gpu-[001-004] "nvidia-smi --query-gpu=... --format=csv,noheader"
+
+Shape    asked(command) -> Asked
+Errors   none: what is not understood is the command as it stands
+Source   manuals of ssh 9, kubectl exec, srun 24, pdsh 2.34, clush 1.9; nvidia-smi(1) on --format=noheader
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-# What pasted.py does not list: shells over many nodes, containers, and what people look at CPUs and limits with.
-_KNOWN = re.compile(
-    r"pdsh|dsh|clush|pssh|pdcp|rsh|ssh|ansible|salt|xdsh|psh|kubectl|oc|crictl|ctr|docker|podman|nerdctl"
-    r"|apptainer|enroot|singularity|tr|cut|awk|sed|egrep|fgrep|zgrep|ls|stat|file|find|wc|sort|sleep|watch"
-    r"|for|while|sh|bash|echo|htop|atop|sar|perf|pidof|pgrep|pmap|turbostat|cpupower|systemd-cgtop"
-    r"|systemd-cgls|cgroups|lstart|schedtool|chrt|numastat|nsys|ncu|dcgm-exporter|nv-hostengine|python"
-    r"|python3|bpftrace|runqlat|offcputime|cyclictest|stress-ng|nvtop|gpustat|tload|w|dstat|glances|sadf"
-    r"|mpstat|who|last|lsblk|iotop|blkid|getent|tuned-adm|irqbalance|nfsstat|ibping|ib_write_bw|ib_read_bw"
-    r"|ib_send_bw|opensm|show_counters|rdmatool|traceroute|ping|arp|route|tc|nstat|sos|crash|kdump|lstopo"
-    r"|hwloc-ls|hwloc-bind|sbatch|sattach|sstat|sprio|sreport|seff"
-)
-_NAME = re.compile(r"(?:pods?/|nodes?/)?(?:[\w.-]{1,40}@)?([A-Za-z0-9][\w.-]{0,80})")
-# Options whose value is a word of its own.
-_VALUED = {
-    "kubectl": re.compile(r"-[ncsl]|--(?:namespace|container|context|kubeconfig|server|selector|as)"),
-    "ssh": re.compile(r"-[bcDEeFIiJLlmOopQRSWw]"),
+from probes.intake.names import is_address, is_host
+
+MANY = ("pdsh", "clush", "dsh", "pssh", "parallel-ssh", "ansible", "for")  # run one command on many nodes
+_BEFORE = ("sudo", "time", "nohup", "watch", "exec", "-n", "-E", "--")
+# Options of each that take the next word.
+_WITH_VALUE = {
+    "ssh": "BbcDEeFIiJLlmOopQRSWw",
+    "kubectl": "nc",
+    "oc": "nc",
+    "srun": "nNptJcwA",
+    "docker": "euw",
+    "podman": "euw",
 }
-_LISTS = ("-w", "--nodelist")
-_ASKED = {"exec": 0, "logs": 0, "attach": 0, "describe": 1, "debug": 0}  # words between it and the name
+_TELLS = {"logs": 0, "describe": 1}  # words before the name
+_QUERY = re.compile(r"--query-gpu[= ]\"?([A-Za-z][\w.,]{1,4000})")
+MOST = 4096
 
 
-def known(word: str) -> bool:
-    """Whether a command is called so. `for` and `while` begin loops of them."""
-    return bool(_KNOWN.fullmatch(word))
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`node`: where it ran, "" for where it was typed. `command`: what ran there. `many`: on many nodes, each named in
+    the output. `columns`: of a nvidia-smi query whose output has no header."""
+
+    node: str = ""
+    command: str = ""
+    many: bool = False
+    columns: str = ""
 
 
-def far(command: str) -> str:
-    """The one node, or pod, that this command asked; "" where it ran where it was typed, or on several."""
-    words = command[:400].replace("'", " ").replace('"', " ").split()[:40]
-    while words and words[0] in ("sudo", "time", "timeout", "-n"):
+def asked(text: str) -> Asked:
+    text = text.strip()[:MOST]
+    columns = ""
+    if (query := _QUERY.search(text)) and "noheader" in text:
+        columns = ", ".join(query[1].strip(",").split(","))
+    words = text.split()
+    while words and (words[0] in _BEFORE or re.fullmatch(r"[A-Z_]{1,40}=\S*", words[0])):
         words = words[1:]
-    name = words[0].rpartition("/")[2] if words else ""
-    if name in ("kubectl", "oc", "k"):
-        plain = _without_options(words[1:], "kubectl")
-        skipped = _ASKED.get(plain[0]) if plain else None
-        if skipped and plain[1:2] and "/" in plain[1]:  # describe pod/NAME
-            skipped = 0
-        return _one(plain[1 + skipped :]) if skipped is not None else ""
-    if name == "ssh":
-        return _one(_without_options(words[1:], "ssh"))
-    if name in ("srun", "pdsh", "clush", "dsh"):
-        told = [after for before, after in zip(words, words[1:], strict=False) if before in _LISTS]
-        told += [word.partition("=")[2] for word in words if word.startswith("--nodelist=")]
-        return _one(told)
-    return ""
+    if words and words[0] == "timeout":
+        words = words[1:]
+        while words and re.fullmatch(r"-k|-s|--?\w[\w-]*(?:=\S+)?|\d{1,6}[smh]?", words[0]):
+            words = words[1:]
+    tool = words[0].rpartition("/")[2] if words else ""
+    if tool in MANY:
+        node, rest = _fanned(words)
+        return Asked(node, rest or text, not node, columns)
+    if tool == "ssh":
+        node, rest = _remote(words[1:], "ssh")
+        return Asked(node, rest, False, columns)
+    if tool in ("kubectl", "oc", "docker", "podman") and "exec" in words[1:8]:
+        node, rest = _remote(words[words.index("exec") + 1 :], tool)
+        return Asked("" if tool in ("docker", "podman") else node, rest or text, False, columns)
+    if tool in ("kubectl", "oc") and (verb := next((word for word in words[1:8] if word in _TELLS), "")):
+        node, _ = _remote(words[words.index(verb) + 1 + _TELLS[verb] :], tool)  # describe pod NAME, logs NAME
+        return Asked(node, text, False, columns)
+    if tool == "srun":
+        found = re.search(r"(?:-w|--nodelist)[ =]?([A-Za-z][\w.-]{0,62})(?= )", text)
+        _, rest = _remote(["x", *words[1:]][1:], "srun", host=False)
+        return Asked(found[1] if found else "", rest or text, False, columns)
+    return Asked("", text, False, columns)
 
 
-def _without_options(words: list[str], tool: str) -> list[str]:
-    found: list[str] = []
-    skip = False
-    for word in words:
+def _remote(words: list[str], tool: str, host: bool = True) -> tuple[str, str]:
+    """(host, command) of the words behind the tool's name."""
+    node, at = "", 0
+    while at < len(words):
+        word = words[at]
         if word == "--":
+            at += 1
             break
-        if skip:
-            skip = False
-        elif word.startswith("-"):
-            skip = bool(_VALUED[tool].fullmatch(word))
+        if word.startswith("-"):
+            takes = not word.startswith("--") and len(word) == 2 and word[1] in _WITH_VALUE[tool]
+            at += 2 if takes else 1
+        elif host and not node:
+            node = word.rpartition("@")[2].rpartition("/")[2].strip("'\"")
+            at += 1
         else:
-            found.append(word)
-    return found
+            break
+    if not (is_host(node) or is_address(node)):
+        node = ""
+    if at < len(words) and words[at] == "--":
+        at += 1
+    return node, " ".join(words[at:]).strip("'\" ")
 
 
-def _one(words: list[str]) -> str:
-    """The first word, where it is the plain name of one node or pod."""
-    found = _NAME.fullmatch(words[0].rstrip(";|")) if words else None
-    return found[1] if found and not found[1].isdecimal() else ""
-
-
-_ASKS_COLUMNS = re.compile(
-    r"(?:^|[\s\"'])-?[A-Za-z]{0,6}o[ =]?((?:[%a-z_]{1,16}(?::\d{1,3})?=?)(?:,[%a-z_]{1,16}(?::\d{1,3})?=?){1,24})"
-)
-_NAMES = {
-    "pid": "PID", "ppid": "PPID", "lwp": "LWP", "tid": "LWP", "spid": "LWP", "psr": "PSR", "stat": "STAT", "s": "S",
-    "state": "S", "pcpu": "%CPU", "%cpu": "%CPU", "c": "C", "cp": "CP", "comm": "COMMAND", "ucmd": "COMMAND",
-    "ucomm": "COMMAND", "args": "COMMAND", "cmd": "COMMAND", "command": "COMMAND", "nlwp": "NLWP", "thcount": "NLWP",
-    "user": "USER", "euser": "USER", "uname": "USER", "uid": "UID", "wchan": "WCHAN",
-}  # fmt: skip
-_MORE_WORDS = ("lstart", "bsdstart", "start")  # printed with spaces in them
-_KINDS = (
-    (re.compile(r"-?a?ux\w{0,4}|aux\w{0,4}"), "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND"),
-    (re.compile(r"-eLf|-Lef|-ALf"), "UID PID PPID LWP C NLWP STIME TTY TIME CMD"),
-    (re.compile(r"-[eA]f|-fe"), "UID PID PPID C STIME TTY TIME CMD"),
-)
-
-
-def heading(command: str) -> str:
-    """Of ps, whose columns its options name."""
-    first = command[:400].partition("|")[0]
-    words = first.replace("'", " ").replace('"', " ").split()
-    if "ps" not in [word.rpartition("/")[2] for word in words]:
-        return ""
-    if asked := _ASKS_COLUMNS.search(first):
-        keys = [re.sub(r"[:=].*", "", key) for key in asked[1].split(",")]
-        if set(keys) & set(_MORE_WORDS):
-            return ""
-        return " ".join(_NAMES.get(key, key.upper()) for key in keys)
-    options = words[[word.rpartition("/")[2] for word in words].index("ps") + 1 :]
-    return next((heads for word in options for pattern, heads in _KINDS if pattern.fullmatch(word)), "")
+def _fanned(words: list[str]) -> tuple[str, str]:
+    """(the node where it is only one, the command)."""
+    if words[0] == "for":
+        return "", ""
+    where, at, one = "", 1, ""
+    while at < len(words):
+        word = words[at]
+        if found := re.fullmatch(r"-[A-Za-z]{0,6}w", word):
+            where, at = (words[at + 1] if at + 1 < len(words) else ""), at + 2
+        elif found := re.fullmatch(r"-w(\S{1,400})", word):
+            where, at = found[1], at + 1
+        elif word.startswith("-"):
+            at += 1 if len(word) > 2 or word in ("-b", "-B", "-L", "-S", "-q", "-a", "-N") else 2
+        else:
+            break
+    where = where.strip("'\"")
+    if is_host(where) or is_address(where):
+        one = where
+    return one, " ".join(words[at:]).strip("'\" ")

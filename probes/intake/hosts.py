@@ -103,4 +103,12 @@ def of_names(paths: Iterable[PurePosixPath]) -> set[str]:
     and ibstat_tz2.txt."""
     words = [re.split(r"[._ ]+", stem(path.name)[:200]) for path in paths]
     last = [some[-1] for some in words if len(some) > 1 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[-1])]
-    return alike(some[0] for some in words) | alike(last)
+    return alike(_bare(some[0]) for some in words) | alike(last)
+
+
+def _bare(word: str) -> str:
+    """gpu-19-dmesg as gpu-19: what a tool is called is no part of its node's name."""
+    parts = word.split("-")
+    while len(parts) > 1 and _NOT_NODE.fullmatch(parts[-1]) and not parts[-1].isdigit():
+        parts.pop()
+    return "-".join(parts)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
+from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.tools import Tool, tool_of
@@ -21,6 +22,7 @@ Kind = Literal[
     "process",
     "environment",
     "ps",
+    "states",
     "kernel log",
     "nvidia-smi",
     "ras",
@@ -46,6 +48,9 @@ _KERNEL = re.compile(
     r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
     r"|(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
     r" \S{1,80} kernel:"
+)
+_GPU_BLOCK = re.compile(  # of nvidia-smi -q, cut out of it
+    r"^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0\s{0,4}\n {4}[A-Z][^\n:]{2,50}(?: : [^\n]{0,80})?\n", re.M
 )
 _BY_KERNEL = re.compile(r"dmesg|kern(?:el)?[._-]|journal|kmsg|syslog|messages", re.I)
 # (how a line begins, what the file is): tools that people bring the output of and nothing here reads.
@@ -130,11 +135,13 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Other("says only that a worker server was alive")
     if is_extract(text):
         return Known("process", text)
+    if tells_states(text):
+        return Known("states", text)
     if is_environment(head):
         return Known("environment", text)
-    if "NVSMI LOG" in head:
+    if "NVSMI LOG" in head or _GPU_BLOCK.search(head):
         return Known("nvidia-smi", text)
-    if re.match(r"[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
+    if re.match(r"(?:[^\n]{0,80}\d\d:\d\d[^\n]{0,40}\n)?[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
         return Known("ras", text)
     if is_ps(head):
         return Known("ps", text)
@@ -153,10 +160,12 @@ def _json(body: str, name: str) -> Known | Other:
     if '"traceEvents"' in head or '"schemaVersion"' in head[:400]:
         return Other("a trace of the profiler: no probe reads it yet")
     if body[0] == "{":
-        if '"nccl_version"' in head or '"communicators"' in head:
+        if '"communicators"' in head:
             return Known("ras", body)
-        if any(f'"{key}"' in head for key in ("entries", "pg_config", "pg_status")):
+        if any(f'"{key}"' in head for key in ("entries", "pg_config", "pg_status")):  # newer ones tell nccl_version too
             return Known("dump", "", body.encode("utf-8", "replace"))
+        if '"nccl_version"' in head:
+            return Known("ras", body)
         if '"message"' in head and head.count("\n{") < 2:
             return Known("log", body)
         if "wait_counter." in head:
@@ -168,7 +177,7 @@ def _json(body: str, name: str) -> Known | Other:
         return Known("stacks", body)
     if '"profiling_name"' in head:
         return Known("dump", "", body.encode("utf-8", "replace"))
-    if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},)', head):
+    if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},(?!\d{1,7}\]<))', head):
         return Other("JSON of no known form")
     return _lines(body, head, name)  # "[rank0]: ..." and "[  12.345678] ..." begin like a list
 

@@ -97,6 +97,20 @@ def is_host(name: str) -> bool:
     return bool(_HOST.fullmatch(name))
 
 
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_KEY = re.compile(r"(?:node|node_?name|host|host_?name|instance|machine)=(?=[A-Za-z0-9])", re.I)
+
+
+def is_address(name: str) -> bool:
+    """Whether it is the IPv4 address by which somebody calls a node."""
+    return bool(_ADDRESS.fullmatch(name)) and all(int(part) < 256 for part in name.split("."))
+
+
+def without_keys(path: PurePosixPath) -> PurePosixPath:
+    """`node=gpu-017/dmesg.txt`, as collectors and object stores lay files out, as gpu-017/dmesg.txt."""
+    return PurePosixPath(*[_KEY.sub("", part) or part for part in path.parts])
+
+
 def is_other(name: str) -> bool:
     """Whether it begins as what is no node: rank3, step-7, out."""
     return bool(_OTHER.match(name))

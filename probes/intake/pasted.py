@@ -20,14 +20,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.core import lines_of
-from probes.intake import commands
+from probes.intake.commands import Asked, asked
 from probes.intake.hosts import alike
-from probes.intake.names import is_host, looks_like_a_node
+from probes.intake.names import is_address, looks_like_a_node
+from probes.intake.typed import heading, known
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
 MOST_LABEL = 200  # characters: which process it is about may stand at its end
-_PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80})(?:: |:$|/[\w.-]{1,80}\] )")
+_PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80}|\d{1,3}(?:\.\d{1,3}){3}(?=:))(?:: |:$|/[\w.-]{1,80}\] )")
 _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
 _OPEN = re.compile(r"([=#*+])\1{2,100} {1,4}([^\n]{1,100})$")  # ### gpu-017, without an end
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
@@ -36,10 +37,12 @@ _ANSIBLE = re.compile(
 )
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
-    r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
-    r"|([A-Za-z][\w.-]{0,62}):[^\s#$]{0,80})?"
-    r"[#$] {0,2}(\S[^\n]{0,400})$"
+    r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
+    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| ))?"
+    r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
+# bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
+_SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
 _COMMANDS = ("dmesg", "journalctl", "nvidia-smi", "dcgmi", "ibstat", "ibstatus", "ibdev2netdev", "ibqueryerrors",
     "iblinkinfo", "ibnetdiscover", "ibdiagnet", "perfquery", "mlxlink", "rdma", "ethtool", "ip", "ss", "netstat", "ps",
     "top", "py-spy", "pystack", "gdb", "cuda-gdb", "strace", "cat", "tail", "head", "grep", "zcat", "free", "df",
@@ -48,13 +51,14 @@ _COMMANDS = ("dmesg", "journalctl", "nvidia-smi", "dcgmi", "ibstat", "ibstatus",
     "ncclras", "nc", "env", "printenv", "uname", "hostname", "lsmod", "sysctl", "systemctl", "kubectl", "curl",
     "rocm-smi", "amd-smi", "sensors", "dmidecode", "nvidia-bug-report.sh", "fabricmanager", "nv-fabricmanager",
     "ulimit", "prlimit", "lsof", "fuser", "pstree", "taskset", "cgget", "mpirun", "torchrun", "srun", "date",
+    "pdsh", "clush", "dsh", "pssh", "parallel-ssh", "ansible", "ssh", "oc", "docker", "podman", "nvsm", "rvs",
+    "compute-sanitizer", "cuda-memcheck", "bandwidthTest", "p2pBandwidthLatencyTest", "all_reduce_perf", "nvbandwidth",
     "ibv_devinfo", "show_gids", "sminfo", "mlnx_qos", "dcb", "lldptool", "mstlink", "ifconfig", "iptables",
     "iptables-save", "nft", "pidstat", "nproc", "findmnt")  # fmt: skip
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
 _TIME = re.compile(r"\d\d:\d\d|\d{4}-\d\d")
-_NOT_OF_A_NODE = re.compile(r"[0-9a-f]{12}|localhost.{0,40}|host", re.I)  # a container's number, nobody's name
 _WORD = re.compile(r"[\w.+/-]{1,80}")
 
 
@@ -69,17 +73,24 @@ class Part:
 
 def parts_of(text: str) -> list[Part]:
     """The files in it, at least two or one with a name; [] when it is one file by itself."""
+    text = _SHELL.sub("", text)
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
         head.pop()
     if names := _prefixed(head):
         return _by_prefix(text, names)
-    framed = (found[2].strip() for line in head if (found := _MARKED.match(line) or _OPEN.match(line)))
-    known = alike(framed)
-    parts = list(_by_headings(text, known)) if any(_may_head(line) for line in head) else []
+    marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
+    known = alike(found[2].strip() for found in marked)
+    frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
+    parts = list(_by_headings(text, known, frames)) if any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]
     parts = _timed(parts)
     return parts if named and [part for part in parts if part.text.strip()] else []
+
+
+def _frame(marked: re.Match[str]) -> str:
+    """How somebody marks headings: by the same characters each time."""
+    return marked[0][: len(marked[0]) - len(marked[0].lstrip(marked[1]))]
 
 
 def _timed(parts: list[Part]) -> list[Part]:
@@ -98,11 +109,11 @@ def _timed(parts: list[Part]) -> list[Part]:
 # The node before every line -----------------------------------------------------------------------------------------
 
 
-def _prefixed(head: list[str]) -> set[str]:
+def _prefixed(head: list[str], share: float = 0.95) -> set[str]:
     """The names that stand before the lines, when they stand before nearly all of them."""
     found = [match[1] for line in head if (match := _PREFIX.match(line))]
     names = set(found)
-    if len(found) * 20 < len(head) * 19 or len(names) > MOST_NODES:
+    if not found or len(found) < len(head) * share or len(names) > MOST_NODES:
         return set()
     pods = sum(line.startswith("[pod/") for line in head) > len(head) // 2
     alike = {re.sub(r"\d+", "#", name) for name in names}
@@ -116,7 +127,7 @@ def _digit(names: set[str]) -> bool:
 
 
 def _is_node(name: str) -> bool:
-    return looks_like_a_node(name) or looks_like_a_node(name.partition(".")[0])
+    return looks_like_a_node(name) or looks_like_a_node(name.partition(".")[0]) or is_address(name)
 
 
 def _by_prefix(text: str, names: set[str]) -> list[Part]:
@@ -139,57 +150,61 @@ def _may_head(line: str) -> bool:
     return line[:1] in "=#*~<>+_-[$" or " | " in line[:80] or "$ " in line[:120] or "# " in line[:120]
 
 
-def _by_headings(text: str, known: set[str]) -> Iterator[Part]:
-    """Parts between headings. A command below a node's heading is that node's."""
-    nodes: tuple[str, ...] = ()
-    away: tuple[str, ...] = ()  # of one command alone, which asked another node
-    label, typed, body = "", "", list[str]()
+def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
+    """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
+    home = nodes = ()  # type: tuple[str, ...]
+    label, body, now = "", list[str](), Asked()
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
-        found = _heading(lines, at, known) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
+        found = _heading(lines, at, known, frames) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
         if found is None:
             body.append(lines[at])
             at += 1
             continue
-        taken, who, command = found
         if any(line.strip() for line in body):
-            yield Part(away or nodes, label, _headed(typed, body))
+            yield from _cut(nodes, label, body, now)
             count += 1
-        nodes, label, body = who or nodes, command if command or who else label, []
-        typed = _typed(lines[at][:500])
-        away = _away(typed)
+        taken, who, command = found
+        home = () if who is None else who or home
+        if command and who is not None:
+            now = asked(command)
+        elif who is None:
+            now = Asked()
+        nodes = (now.node,) if command and now.node else home
+        if command and now.node and not now.command:
+            home = nodes  # ssh without a command: what follows was typed there
+        if command or who:
+            label = _label(now.command or command)
+        body = []
         at += taken
     if any(line.strip() for line in body):
-        yield Part(away or nodes, label, _headed(typed, body))
+        yield from _cut(nodes, label, body, now)
 
 
-def _typed(line: str) -> str:
-    """What was typed behind a prompt."""
-    prompt = _PROMPT.match(line.rstrip())
-    return prompt[3] if prompt else ""
+def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked) -> Iterator[Part]:
+    """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
+    for."""
+    names = _prefixed([line for line in body if line.strip()][:400], 0.8) if now.many else set()
+    text = "\n".join(body) + "\n"
+    for part in _by_prefix(text, names) if names else [Part(nodes, "", text)]:
+        first = part.text.lstrip()[:1]
+        head = f"{now.columns}\n" if now.columns and (first.isdecimal() or first in "NGP[") else ""
+        columns = heading(now.command)
+        if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
+            head = f"{columns}\n"
+        yield Part(part.nodes, label, head + part.text)
 
 
-def _away(command: str) -> tuple[str, ...]:
-    """The node that a command asked, be it another one."""
-    name = commands.far(command)
-    return (name,) if name and is_host(name) else ()
-
-
-def _headed(command: str, body: list[str]) -> str:
-    """The output, with the heading of its table where that was filtered away."""
-    heading = commands.heading(command)
-    if heading and not any(" PID " in f" {line} " or "%CPU" in line for line in body[:3]):
-        body = [heading, *body]
-    return "\n".join(body) + "\n"
-
-
-def _heading(lines: list[str], at: int, known: set[str]) -> tuple[int, tuple[str, ...], str] | None:
-    """(lines that the heading takes, nodes it names, command it tells), None when this line is none."""
+def _heading(
+    lines: list[str], at: int, known: set[str], frames: set[str]
+) -> tuple[int, tuple[str, ...] | None, str] | None:
+    """(lines that the heading takes, nodes it names, command it tells), None when this line is none. Nodes are None
+    where it begins something that is of no node."""
     line = lines[at].rstrip()
-    if len(line) > 500:
+    if len(line) > 2000 or line.endswith(" ping statistics ---"):  # which is no heading of a file
         return None
-    if _RULE.match(line) and at + 2 < len(lines) and _RULE.match(lines[at + 2].rstrip()[:500]):
+    if _RULE.match(line[:500]) and at + 2 < len(lines) and _RULE.match(lines[at + 2].rstrip()[:500]):
         nodes = _folded(lines[at + 1].strip()[:2000])
         return (3, nodes, "") if nodes else None
     if found := _ANSIBLE.match(line) or _PSSH.match(line):
@@ -199,10 +214,21 @@ def _heading(lines: list[str], at: int, known: set[str]) -> tuple[int, tuple[str
         return 1, (marked[2].strip(),), ""
     if prompt := _PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
-        if host or _command(prompt[3]):
-            return 1, (host,) if is_host(host) and not _NOT_OF_A_NODE.fullmatch(host) else (), _label(prompt[3])
+        if _command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
+            return 1, (host,) if _typed_on(host, bool(prompt[1])) else (), prompt[3]
         return None
-    return _told(marked[2].strip()) if marked else None
+    if not marked:
+        return None
+    told = _told(marked[2].strip())
+    return told or ((1, None, marked[2].strip()) if _frame(marked) in frames else None)
+
+
+def _typed_on(host: str, sure: bool) -> bool:
+    """Whether the host of a prompt is a node that tells of itself: no laptop, no login node and no container's id."""
+    if not host or _is_node(host):
+        return bool(host)
+    plain = any(c.isdigit() for c in host) and not re.fullmatch(r"[0-9a-f]{12}|\d.*", host)
+    return plain and not re.match(r"login|bastion|jump|head|mgmt|admin|laptop|localhost|ws\d|mac", host, re.I)
 
 
 def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
@@ -210,7 +236,7 @@ def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
     words = [word.strip("()[]<>,;'\"").rstrip(":") for word in re.split(r"[\s|]+", says)][:12]
     nodes = next((nodes for word in words if (nodes := _folded(word))), ())
     rest = " ".join(word for word in words if not (nodes and _folded(word)))
-    command = _label(rest) if _command(rest) else ""
+    command = rest if _command(rest) else ""
     return (1, nodes, command) if nodes or command else None
 
 
@@ -243,14 +269,16 @@ def _unfolded(word: str) -> Iterator[str]:
 
 def _command(says: str) -> bool:
     words = _WORD.findall(says[:200])
-    while (
-        words and words[0] in ("sudo", "time", "timeout", "root", "output", "of", "node", "host") or words[:1] == ["-n"]
+    while words and (
+        words[0] in ("sudo", "time", "timeout", "root", "output", "of", "node", "host", "-n", "-k")
+        or words[0].isdigit()
     ):
         words = words[1:]
     name = words[0].rpartition("/")[2] if words else ""
-    return name in _COMMANDS or commands.known(name)
+    return bool(words) and (name in _COMMANDS or known(name) or bool(re.match(r"for \w{1,20} in ", says)))
 
 
 def _label(says: str) -> str:
-    """A command as the name of a file."""
-    return re.sub(r"[^\w.+-]+", "_", says.strip())[:MOST_LABEL].strip("_.") or "part"
+    """A command as the name of a file. What a program printed is no program: torchrun train.py."""
+    name = re.sub(r"[^\w.+-]+", "_", says.strip())[:MOST_LABEL].strip("_.") or "part"
+    return f"{name}_out" if " " in says.strip() and name.endswith((".py", ".sh")) else name

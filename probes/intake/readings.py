@@ -115,7 +115,11 @@ class _Extracts:
             there.again, there.again_in = there.extract.state, there.extract.wchan
             there.ref, there.inside, there.extract = ref, inside, one
             return True
-        if rank is None or not one.pid:
+        if (
+            rank is not None and not one.pid and (one.state or one.wchan)
+        ):  # a state that was told of a rank by its number
+            key = (key[0], -1 - rank)
+        elif rank is None or not one.pid:
             return bool(one.rank is not None)
         self.seen[key] = _Seen(ref, inside, one, rank, above, worker)
         return True

@@ -19,6 +19,7 @@ from probes import catalog
 from probes.catalog._flight_recorder_apart import Apart
 from probes.catalog._flight_recorder_decode import Refused
 from probes.catalog._process_extract import Extract, extracts_of, ps_rows, variables_in
+from probes.catalog._process_lines import extracts_told
 from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
@@ -28,7 +29,7 @@ from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
-from probes.intake.names import stem
+from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, process_table, tools_of
 from probes.topology import Topology
@@ -74,6 +75,7 @@ class _Sorter:
 
     def take(self, item: Item) -> None:
         """One file. Nothing that a file holds may stop the others."""
+        item.inside = without_keys(item.inside)
         if captures.is_expected(item):
             self._expected(item)
             return
@@ -91,6 +93,9 @@ class _Sorter:
             self._unread(item, str(error))
 
     def _take(self, item: Item, nested: int) -> None:
+        if item.head.count(b"\nJob summary\n") > 1:  # polls of NCCL's RAS: what lasts from one to the next tells
+            self._of_node(item, "nccl.ras", item.upto(TEXT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n"))
+            return
         if nested < NESTED and self._pasted(item, nested):
             return
         if len(item.head) < 1024 and (host := told_by(item.name, item.head.decode("utf-8", "replace"))):
@@ -104,7 +109,7 @@ class _Sorter:
             self._dumps.append(self._pool.submit(self._dump, item, known.data))
         elif known.kind == "stacks":
             self._stacks(item, known.text)
-        elif known.kind in ("process", "ps", "environment"):
+        elif known.kind in ("process", "ps", "states", "environment"):
             self._process(item, known)
         elif known.kind == "sections":
             self._sections(item, known.text, nested)
@@ -171,6 +176,8 @@ class _Sorter:
     def _process(self, item: Item, known: Known) -> None:
         if known.kind == "environment":
             extracts = [Extract(0, variables=variables_in(known.text))]
+        elif known.kind == "states":
+            extracts = extracts_told(known.text)
         else:
             extracts = ps_rows(known.text) if known.kind == "ps" else extracts_of(known.text)
         if not extracts:

@@ -9,6 +9,7 @@ from typing import Any
 from probes.catalog._net_facts import FilterRule
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import node_at
 
 CAUSE = "net.bootstrap_blocked"
 SAID = ("bootstrap", "store_timeout", "rendezvous", "setup_missed")
@@ -20,6 +21,7 @@ _PORT = re.compile(r"(?:[:<]|port[ =]{1,2})(\d{4,5})\b>?")
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     failed = [(event, log, seen) for event, log, seen in evidence.job.said(*SAID) if _NO_WAY.search(event.text)]
     ports = {int(one) for event, _, _ in failed for one in _PORT.findall(f"{event.peer} {event.text}")}
+    yield from _by_hand(evidence, failed, ports)
     for seen in evidence.of("host.settings"):
         dropping = [rule for rule in seen.facts.filters if _matters(rule, ports)]
         sending = [one for one in seen.facts.sockets if one.state == "SYN-SENT"]
@@ -34,6 +36,32 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 f"Connections from {seen.node or 'a node'} get no answer: {peers}",
                 told, ("syn_unanswered",), would_change=("`nc -z` from that node to that port",), nodes=where,
             )  # fmt: skip
+
+
+def _by_hand(evidence: Evidence, failed: list[Any], ports: set[int]) -> Iterator[Hypothesis]:
+    """Tries with nc: a port of a node that answers on others. Refused tells least: nobody may listen there any more."""
+    tries = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.reaches]
+    opened = {one.peer for _, one in tries if not one.why}
+    opened |= {ping.peer for seen in evidence.of("host.settings") for ping in seen.facts.pings if ping.received}
+    for peer in dict.fromkeys(one.peer for _, one in tries if one.why):
+        some = [(seen, one) for seen, one in tries if one.peer == peer and one.why]
+        hard = [item for item in some if item[1].why != "refused"]
+        seen, one = (hard or some)[0]
+        alive = peer in opened
+        if not hard and not (failed and one.port in ports):
+            continue
+        signals = ["port_blocked_host_alive" if hard and alive else "port_unreachable" if hard else "port_refused"]
+        signals += ["bootstrap_failed"] if failed else []
+        node = node_at(evidence, peer) or peer
+        says = f"port {one.port} of {node} cannot be reached from {seen.node or 'a node'}: {one.why}"
+        but = ", though it answers otherwise" if alive else ""
+        yield Hypothesis(
+            CAUSE, {"node": node}, f"{says[:1].upper()}{says[1:]}{but}",
+            (Reason(says + but, seen.ref), *_lines(failed)), tuple(signals),
+            would_change=("a packet filter on neither side", "`nc -z` to that port that succeeds"),
+            nodes=frozenset({node, seen.node} - {""}),
+        )  # fmt: skip
+        return
 
 
 def _matters(rule: FilterRule, ports: set[int]) -> bool:

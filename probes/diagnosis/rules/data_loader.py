@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._stack_waits import Wait, waits_in
-from probes.diagnosis import loader_signs
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.rules import _loader_signs as loader_signs
 from probes.diagnosis.step_times import late_rank, starved, step_times
 from probes.diagnosis.suspects import Suspect, ranks_said, seen_twice, shared, standing
 

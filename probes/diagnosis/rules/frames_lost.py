@@ -33,8 +33,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if between := _smaller(evidence, size):
         signals.append("mtu_smaller_between")
         because += between[:2]
+    odd = _odd_one(evidence)
+    where = f"to and from {odd}" if odd else "between nodes"
     yield Hypothesis(
-        CAUSE, {}, "Large frames are lost between nodes, small ones pass: something on the way has a smaller MTU",
+        CAUSE, {"node": odd} if odd else {},
+        f"Large frames are lost {where}, small ones pass: something on the way has a smaller MTU",
         tuple(because), tuple(signals),
         would_change=("`ping -M do -s 8972` between these nodes that is answered", "MTU of the switch ports between"),
         ranks=everyone(evidence), nodes=frozenset(seen.node for seen, _ in stuck if seen.node),
@@ -59,25 +62,43 @@ def _own_limit(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _by_ping(evidence: Evidence) -> tuple[list[Reason], list[str]]:
     runs: list[tuple[Seen, Ping]] = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.pings]
-    passed = {(seen.node, one.peer) for seen, one in runs if one.received and one.size <= JUMBO}
+    passed = {(_from(seen, one), one.peer) for seen, one in runs if one.received and one.size <= JUMBO}
     large = [(seen, one) for seen, one in runs if one.size > JUMBO and one.sent and not one.received]
     told = [(seen, one) for seen, one in large if one.router]
     lost = [(seen, one) for seen, one in large if one.smaller is None]
-    sure = [(seen, one) for seen, one in lost if (seen.node, one.peer) in passed]
+    sure = [(seen, one) for seen, one in lost if (_from(seen, one), one.peer) in passed]
     shown = told or sure or lost
     if not shown:
         return [], []
     signal = "frame_too_big_for_router" if told else "large_pings_lost" if sure else "large_pings_lost_alone"
     says = [
         Reason(
-            f"packets of {one.size} bytes from {seen.node or 'a node'} to {one.peer or 'its peer'} are lost"
+            f"packets of {one.size} bytes from {_from(seen, one) or 'a node'} to {one.peer or 'its peer'} are lost"
             + (f": a router passes {one.smaller}" if one.router and one.smaller else "")
-            + (", small ones arrive" if (seen.node, one.peer) in passed else ""),
+            + (", small ones arrive" if (_from(seen, one), one.peer) in passed else ""),
             seen.ref,
         )
         for seen, one in shown[:3]
     ]
     return says, [signal]
+
+
+def _from(seen: Seen, one: Ping) -> str:
+    return one.source or seen.node
+
+
+def _odd_one(evidence: Evidence) -> str:
+    """The node that every pair which loses large packets has in common, while large ones pass between others."""
+    large = [
+        ({_from(seen, one), one.peer}, bool(one.received))
+        for seen in evidence.of("host.settings")
+        for one in seen.facts.pings
+        if one.size > JUMBO and _from(seen, one)
+    ]
+    lost = [pair for pair, arrived in large if not arrived and len(pair) == 2]
+    shared = set.intersection(*lost) if len({frozenset(pair) for pair in lost}) > 1 else set()
+    others = any(arrived and not shared & pair for pair, arrived in large)
+    return shared.pop() if len(shared) == 1 and others else ""
 
 
 def _stuck(one: Socket) -> bool:

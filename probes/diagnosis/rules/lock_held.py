@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from probes.catalog._stack_facts import ProcessStack
-from probes.diagnosis import lock_profiles
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.rules import _lock_profiles as lock_profiles
 from probes.diagnosis.suspects import ranks_said, shared
 
 CAUSE = "cpu.gil_contention"

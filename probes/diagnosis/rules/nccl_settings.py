@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._env_facts import OFTEN, OWN_ENDS, OWN_NAMES
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, odd_ones, whom
 
@@ -26,8 +26,51 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     told = _settings(evidence)
     for name, values in _environment(evidence).items():
         told.setdefault(name, {}).update(values)
+    for name, values in _written(evidence).items():
+        told.setdefault(name, {}).update(values)
     for name, values in told.items():
         yield from _differs(evidence, name, values)
+    yield from _only_there(evidence, {name: set(values) for name, values in told.items()})
+
+
+def _written(evidence: Evidence) -> dict[str, Told]:
+    """What `env` or nccl.conf of each node holds, where as many files of each node were brought: not set is a value."""
+    nodes: dict[str, list[Seen]] = {}
+    for seen in evidence.of("host.settings"):
+        if seen.node and seen.facts.env:
+            nodes.setdefault(seen.node, []).append(seen)
+    names = {name for some in nodes.values() for seen in some for name in seen.facts.env if name.startswith("NCCL_")}
+    if len(nodes) < 2 or len({len(some) for some in nodes.values()}) > 1:
+        return {}
+    found: dict[str, Told] = {}
+    for name in names:
+        for node, some in nodes.items():
+            seen = next((one for one in some if name in one.facts.env), some[0])
+            value = seen.facts.env.get(name, "")
+            says = f"{name} is {value!r} on {node}" if value else f"{name} is not set on {node}"
+            found.setdefault(name, {})[node] = (value, Reason(says, seen.ref))
+    return found
+
+
+def _only_there(evidence: Evidence, told: dict[str, set[str]]) -> Iterator[Hypothesis]:
+    """A setting that must match and that NCCL names on some nodes only, though it names other settings on all."""
+    said: dict[str, dict[str, Said]] = {}
+    for one in evidence.job.said("nccl_setting"):
+        if node := node_of(evidence, one):
+            said.setdefault(node, {}).setdefault(one[0].name, one)
+    every: dict[str, Said] = {}
+    for some in said.values():
+        every.update(some)
+    for name in sorted(set(every) & MUST_MATCH):
+        have = {node for node, some in said.items() if name in some}
+        if 2 * len(have) >= len(said) or len(told.get(name, ())) > len(have):
+            continue
+        yield Hypothesis(
+            CAUSE, whom(have), f"NCCL says {name} on {listed(have)} only, not on {listed(set(said) - have)}",
+            tuple(quoted(*said[node][name]) for node in sorted(have)[:3]), ("setting_named_there_only",),
+            would_change=(f"{name} the same on every node",), ranks=everyone(evidence), nodes=frozenset(have),
+        )  # fmt: skip
+        return
 
 
 def _mismatched(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -5,6 +5,7 @@ A rank whose tries succeed later has written the same warnings: they count only 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
@@ -14,6 +15,8 @@ from probes.diagnosis.log_evidence import Said, before, everyone, listed, node_a
 CAUSE, BLOCKED = "fw.rendezvous_failed", "net.bootstrap_blocked"
 # The first is a clean end; the second comes after the rendezvous was over for some other reason.
 HARMLESS = ("RendezvousGracefulExit", "RendezvousClosed")
+_PORT = re.compile(r"(?:\[::\]:|0\.0\.0\.0:|\bport:? )(\d{2,5})\b")
+_REMOTE = re.compile(r"remote=\[?([A-Za-z0-9][\w.-]{0,80})\]?:(\d{2,5})\b")
 NO_ROUTE, TIMED_OUT, REFUSED = (101, 113), (110,), (111,)  # errno(3)
 
 
@@ -22,7 +25,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     taken = [one for one in said if "EADDRINUSE" in one[0].text or one[0].name == "listen"]
     if taken:
         yield _failed(evidence, taken, "the port of the store is taken already: an earlier run may still be there",
-            {node_of(evidence, one) for one in taken}, "address_in_use")  # fmt: skip
+            {node_of(evidence, one) for one in taken} - {""} or _host_of_store(evidence, taken),
+            "address_in_use")  # fmt: skip
         return
     if not said or _came_further(evidence):
         return
@@ -49,6 +53,13 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     elif lost := [one for one in said if one[0].name == "keep-alive"]:
         nodes = {node_of(evidence, one) for one in lost}
         yield _failed(evidence, lost, "a node could not say that it is alive", nodes, "keep_alive_lost")
+
+
+def _host_of_store(evidence: Evidence, taken: list[Said]) -> set[str]:
+    """The node of the port that was taken, as those name it who looked for the store there."""
+    ports = {found[1] for event, _, _ in taken for found in _PORT.finditer(event.text)}
+    named = [found for event, _, _ in evidence.job.events for found in _REMOTE.finditer(event.text)]
+    return {node_at(evidence, found[1]) or found[1] for found in named if found[2] in ports}
 
 
 def _came_further(evidence: Evidence) -> bool:

@@ -19,6 +19,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         said = [finding for finding in seen.findings if finding.code == "kernel.segfault"]
         for event, finding in zip(seen.facts.segfaults, said, strict=False):
             rank = pids.get((seen.node, event.pid))
+            if rank is None and not seen.node:  # a line of a log of no node: a pid that only one rank has
+                owners = {one for (_, pid), one in pids.items() if pid == event.pid}
+                rank = owners.pop() if len(owners) == 1 else None
             view = evidence.job.view(rank) if rank is not None else None
             if (view is None and not event.process.startswith(TRAINS)) or times.old(
                 seen.node, event.last_at, event.last

@@ -34,11 +34,21 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     elif longest is not None and longest[0] >= NEAR * limit:
         because.append(longest[1])
         signals.append("step_near_limit")
+    phases = [(ms, one) for one in evidence.job.said("progress", "phase_time") if (ms := one[0].more.get("wait_ms"))]
+    slow = max(phases, default=None, key=lambda item: int(item[0]))
+    # Of one call in which all that told waited: else somebody is missing, and that is why it took so long.
+    together = len({(one[0].group, one[0].seq, one[0].op, one[0].sizes) for one in waited}) == 1 and len(waited) > 1
+    near_phase = slow is not None and together and not late and NEAR * limit <= int(slow[0])
+    if slow is not None and near_phase and "step_longer_than_limit" not in signals:
+        because.append(slow[1])
+        signals.append("phase_near_limit")
     if not signals:
         return
     signals += ["limit_is_low"] if limit <= LOW_MS else []
     near = longest is not None and longest[0] >= NEAR * limit
     says = f"a step takes {longest[0] / 1000:.0f} s" if longest and near else "the work ended after it"
+    if slow is not None and signals[0] == "phase_near_limit":
+        says = f"the same work took {int(slow[0]) / 1000:.0f} s before"
     yield Hypothesis(
         CAUSE,
         {},

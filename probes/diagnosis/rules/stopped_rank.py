@@ -26,7 +26,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         holder = f" by {process.tracer or 'process'} ({process.tracer_pid})" if process and process.tracer_pid else ""
         place = f", at {waits.at.short}" if (waits := view.waits) and waits.at else ""
         subject: dict[str, str | int] = {"rank": view.rank} | ({"node": view.node} if view.node else {})
-        if view.pid is not None:
+        if view.pid:  # 0 where only the rank was told
             subject["pid"] = view.pid
         says = f"{view.called} is {word}{holder}"
         yield Hypothesis(

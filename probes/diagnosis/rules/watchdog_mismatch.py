@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
@@ -45,6 +46,7 @@ def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
         for status, _, _ in evidence.job.said("watchdog_status")
         if status.rank is not None and status.group
     }
+    alike = _named_alike(evidence, known)
     found: dict[str, dict[int, Said]] = {}
     places: dict[tuple[str, object], set[int]] = {}
     for one in evidence.job.said("watchdog_timeout"):
@@ -52,7 +54,7 @@ def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
         if event.rank is None or event.seq is None or event.op in POINT_TO_POINT:
             continue
         # Up to torch 2.4 the time-out does not name its group, the account that the rank gives after it does.
-        group = event.group or known.get((event.rank, event.seq), "")
+        group = event.group or known.get((event.rank, event.seq), "") or alike.get(_call(event), "")
         there = found.setdefault(group, {})
         if event.rank not in there or _earlier(event.seq, there[event.rank][0].seq):
             there[event.rank] = one
@@ -60,6 +62,20 @@ def by_group(evidence: Evidence) -> dict[str, dict[int, Said]]:
             places.setdefault((group, event.more["group_rank"]), set()).add(event.rank)
     several = {group for (group, _), ranks in places.items() if len(ranks) > 1}
     return {group: waits for group, waits in found.items() if group not in several}
+
+
+def _call(event: LogEvent) -> tuple[object, ...]:
+    return event.seq, event.op, event.sizes
+
+
+def _named_alike(evidence: Evidence, known: dict[tuple[int, int | None], str]) -> dict[tuple[object, ...], str]:
+    """{call: group} where the accounts of some ranks name one group for it: those of the others were not brought."""
+    groups: dict[tuple[object, ...], set[str]] = {}
+    for event, _, _ in evidence.job.said("watchdog_timeout"):
+        group = event.group or (known.get((event.rank, event.seq), "") if event.rank is not None else "")
+        if group:
+            groups.setdefault(_call(event), set()).add(group)
+    return {call: names.pop() for call, names in groups.items() if len(names) == 1}
 
 
 def _earlier(one: int, other: int | None) -> bool:

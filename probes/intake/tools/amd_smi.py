@@ -31,6 +31,7 @@ _KEYS = tuple(
         (r"Temperature \(Sensor (?:junction|hotspot)\).*|.*TEMPERATURE\.HOTSPOT.*", "temperature.gpu"),
         (r"Average Graphics Package Power.*|Current Socket Graphics Package Power.*|.*SOCKET_POWER", "power.draw"),
         (r"Max Graphics Package Power.*|.*MAX_POWER", "power.limit"),
+        (r"x\.GFX_CLOCK", "clocks.sm"),
         (r"GPU use \(%\)|.*GFX_ACTIVITY", "utilization.gpu"),
         (r".*TOTAL_UNCORRECTABLE(?:_COUNT)?", "ecc.errors.uncorrected.volatile.total"),
         (r".*TOTAL_CORRECTABLE(?:_COUNT)?", "ecc.errors.corrected.volatile.total"),
@@ -39,6 +40,15 @@ _KEYS = tuple(
         (r"Driver version|.*DRIVER\.VERSION", "driver_version"),
     )
 )
+_COLUMNS = {  # of amd-smi monitor, ROCm 6.0 to 7.0 -> names of _named, or keys that it knows
+    "POWER": "x.SOCKET_POWER",
+    "GPU_TEMP": "x.TEMPERATURE.HOTSPOT",
+    "GPU_T": "x.TEMPERATURE.HOTSPOT",
+    "GFX_UTIL": "x.GFX_ACTIVITY",
+    "GFX%": "x.GFX_ACTIVITY",
+    "GFX_CLOCK": "x.GFX_CLOCK",
+    "GFX_CLK": "x.GFX_CLOCK",
+}
 MOST = 512
 
 
@@ -138,6 +148,7 @@ def _table(text: str) -> list[dict[str, str]]:
                 told = dict(zip(names, joined, strict=True))
                 row["TOTAL_UNCORRECTABLE"] = told.get("DOUBLE_ECC", "")
                 row["TOTAL_CORRECTABLE"] = told.get("SINGLE_ECC", "")
+                row |= {ours: told[theirs] for theirs, ours in _COLUMNS.items() if theirs in told}
             rows.append(row)
         elif "PROCESS INFO" in line:
             break

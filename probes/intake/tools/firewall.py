@@ -1,4 +1,7 @@
-"""iptables -L/-S, iptables-save and `nft list ruleset`: rules and policies that drop or reject."""
+"""Rules and policies that drop or reject: iptables -L/-S, iptables-save, `nft list ruleset`, firewalld's zones, ufw.
+
+Source   firewalld.zone(5): what no rule of a zone lets in is rejected, with "target: ACCEPT" it is let in; ufw(8)
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,15 @@ _LISTED = re.compile(
 )
 _NFT_CHAIN = re.compile(r"^\s{0,12}chain (\S{1,60}) \{")
 _NFT_HOOK = re.compile(r"type filter hook (\w{1,16})[^;\n]{0,60};(?: policy (drop|accept);)?")
+_ZONE = re.compile(r"^([\w-]{1,40}) \(active\)$", re.M)
+_TARGET = re.compile(r"^  target: (default|DROP|ACCEPT|%%REJECT%%)$", re.M)
+_UFW = re.compile(r"^Status: active\n(?:Logging: [^\n]{1,60}\n)?Default: (deny|reject) \(incoming\)", re.M)
 _PORTS = re.compile(r"(?:dpts?:|--dports?(?: |=)|dports |dport )(?:\{ ?)?([\d,: -]{1,120})")
 
 
 def fits(head: str, name: str) -> bool:
+    if (_ZONE.search(head) and _TARGET.search(head)) or _UFW.search(head):
+        return True
     lines = list(lines_of(head, 500))
     if any(_CHAIN.match(line) for line in lines) and re.search(
         r"^(?:num\s+|\s*pkts\s+)?.{0,30}target\s+prot", head, re.M
@@ -34,10 +42,28 @@ def fits(head: str, name: str) -> bool:
 
 
 def read(text: str) -> Settings:
+    if zones := list(_zones(text[:262_144])):
+        return Settings(filters=tuple(zones), filters_told=True)
     found = list(_nft(text)) if "type filter hook" in text[:1_048_576] else list(_iptables(text))
     if not found and not fits(text[:65536], ""):
         raise refuse("rules as iptables or nft list them", text)
     return Settings(filters=tuple(found[:2000]), filters_told=True)
+
+
+def _zones(text: str) -> Iterator[FilterRule]:
+    """Zones of firewalld that let in only what they list, and ufw where it denies; the sources that one trusts too."""
+    for zone in _ZONE.finditer(text):
+        block = re.split(r"\n(?=[\w-]{1,40}(?: \(active\))?\n)", text[zone.start() :])[0][:8000]
+        target = _TARGET.search(block)
+        if target is None or target[1] == "ACCEPT" or zone[1] in ("trusted", "docker"):
+            continue
+        ports = re.search(r"^  ports: ([^\n]{0,400})$", block, re.M)
+        says = (
+            f"firewalld zone {zone[1]} lets in only its services and ports {ports[1].strip() if ports else ''}".strip()
+        )
+        yield FilterRule("INPUT", clean(says)[:200], "DROP" if target[1] == "DROP" else "REJECT", policy=True)
+    if ufw := _UFW.search(text):
+        yield FilterRule("INPUT", clean(f"ufw: Default: {ufw[1]} (incoming)"), "DROP", policy=True)
 
 
 def _iptables(text: str) -> Iterator[FilterRule]:

@@ -1,4 +1,7 @@
-"""`ip link`, `ip addr`, also -d and -j, and ifconfig: interfaces with state, MTU and addresses."""
+"""`ip link`, `ip addr`, also -d, -j and -br, and ifconfig: interfaces with state, MTU and addresses.
+
+Bare lines `Speed: 1000Mb/s` below a list are of its interfaces with addresses, where as many were asked for, in order.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,27 @@ _LINK = re.compile(r"^\d{1,5}: ([\w.@:-]{1,60}): <([A-Z_,0-9-]{0,200})> mtu (\d{
 _ADDRESS = re.compile(r"^\s{1,12}inet6? ([0-9a-fA-F:.]{2,45})(?:/\d{1,3})?")
 _KIND = re.compile(r"^\s{1,12}link/(\w{2,20})")
 _IFCONFIG = re.compile(r"^([\w.@-]{1,40}): flags=\d{1,6}<([A-Z_,0-9]{0,200})>\s{1,4}mtu (\d{1,6})")
+_BRIEF = re.compile(
+    r"^([\w.@:-]{1,60})\s{1,40}(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|NOTPRESENT|TESTING)"
+    r"(?:\s{1,40}([0-9a-fA-F:./ ]{2,400}?))?(?:\s{1,8}<([A-Z_,0-9-]{0,200})>)?\s{0,8}$"
+)
+_SPEED = re.compile(r"^\s{0,12}(?:Speed: )?(\d{2,7})\s?Mb/s\s{0,4}$")
 
 
 def fits(head: str, name: str) -> bool:
     if head[:1] == "[":
         return '"ifname"' in head[:4000] and '"mtu"' in head[:8000]
-    return any(_LINK.match(line) or _IFCONFIG.match(line) for line in lines_of(head[:16384], 600))
+    lines = list(lines_of(head[:16384], 600))
+    if any(_LINK.match(line) or _IFCONFIG.match(line) for line in lines):
+        return True
+    return sum(bool(_BRIEF.match(line)) for line in lines) > 1
 
 
 def read(text: str) -> Links:
     if text.lstrip()[:1] == "[":
         return _of_json(text)
     found: list[dict[str, Any]] = []
+    speeds: list[float] = []
     for line in lines_of(text, 600):
         if (head := _LINK.match(line)) or (head := _IFCONFIG.match(line)):
             rest = head[4] if head.re is _LINK else ""
@@ -35,13 +47,30 @@ def read(text: str) -> Links:
             name = head[1].partition("@")[0]
             master = rest.partition(" master ")[2].partition(" ")[0]
             found.append({"name": name, "up": up, "mtu": int(head[3]), "addresses": [], "kind": "", "master": master})
+        elif brief := _BRIEF.match(line):
+            found.append(_of_brief(brief))
+        elif speed := _SPEED.match(line):
+            speeds.append(int(speed[1]) / 1000)
         elif found and (address := _ADDRESS.match(line)):
             found[-1]["addresses"].append(address[1])
         elif found and (kind := _KIND.match(line)):
             found[-1]["kind"] = kind[1]
     if not found:
         raise refuse("interfaces as `ip link` prints them", text)
+    asked = [one for one in found if one["addresses"] and one["name"] != "lo"]
+    if len(asked) == len(speeds) > 1:
+        for one, gbps in zip(asked, speeds, strict=True):
+            one["speed_gbps"] = gbps
     return Links(tuple(NetLink(**one | {"addresses": tuple(one["addresses"])}) for one in found[:2000]))
+
+
+def _of_brief(brief: re.Match[str]) -> dict[str, Any]:
+    """A row of `ip -br`; UNKNOWN is the state of what has no carrier to tell of, such as lo and tunnels."""
+    told = (brief[3] or "").split()
+    addresses = [one.partition("/")[0] for one in told if "/" in one]
+    up = None if brief[2] == "UNKNOWN" else brief[2] == "UP"
+    name = brief[1].partition("@")[0]
+    return {"name": name, "up": up, "addresses": addresses[:64], "kind": "", "master": ""}
 
 
 def _of_json(text: str) -> Links:

@@ -45,7 +45,7 @@ def read(text: str) -> Load:
         words = line.replace(",", ".").split()
         if "CPU" in words:
             heads = words[words.index("CPU") :]
-        elif heads and len(words) > len(heads) - 1 and _is_cpu(cpu := words[-len(heads)]):
+        elif len(heads) > 1 and len(words) >= len(heads) and _is_cpu(cpu := words[-len(heads)]):
             if cpu in averaged:
                 continue
             if words[0].startswith("Average"):

@@ -43,6 +43,8 @@ def read(text: str) -> GpuState:
         cells = [part.strip() for part in line.split(",")]
         if cells[: len(names)] == [part.strip() for part in rows[0].split(",")]:
             continue  # the header again
+        if len(cells) == 1 and len(names) > 1:
+            continue  # a word of whoever pasted it
         if len(cells) != len(names):
             raise ParseError(
                 f"nvidia-smi csv: expected {len(names)} values, found {len(cells)} in {clean(line)[:60]!r}"

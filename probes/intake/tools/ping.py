@@ -1,5 +1,7 @@
 """ping of iputils with a size and `-M do`, several runs in one file too; and tracepath: whether large packets arrive.
 
+Also what loops print of who reaches whom: `cn01 > cn02 8972 DF: 100% packet loss`. The number is the payload.
+
 Source: ping(8), tracepath(8). `8972(9000) bytes of data` is the payload and the packet with its headers.
 """
 
@@ -21,6 +23,10 @@ _ROUTER = re.compile(
     r"^From \S.{0,120}(?:Frag needed and DF set|Packet too big)[ (:]{0,3}(?:\(?mtu ?= ?(\d{1,6}))?", re.I
 )
 _END = re.compile(r"^(\d{1,9}) packets transmitted, (\d{1,9})(?: packets)? received")
+_PAIR = re.compile(
+    r"^\s{0,8}([A-Za-z0-9][\w.-]{0,62}) {0,3}(?:->|=>|-->|>|\u2192|to) {0,3}([A-Za-z0-9][\w.-]{0,62})[ :,(]"
+    r"[^\n%]{0,80}?\b(\d{2,5})\b[^\n%]{0,60}?[ :=](\d{1,3})(?:\.\d{1,4})?% (?:packet )?loss"
+)
 _RESUME = re.compile(r"^\s{1,12}Resume: pmtu (\d{1,6})")
 _LOCALHOST = re.compile(r"^\s{0,4}1\?: \[LOCALHOST\]\s{1,60}pmtu (\d{1,6})")
 
@@ -30,7 +36,7 @@ def fits(head: str, name: str) -> bool:
     pinged = any(_BEGIN.match(line) for line in lines) and any(
         _END.match(line) or _LOCAL.match(line) or _ROUTER.match(line) for line in lines
     )
-    return pinged or any(_LOCALHOST.match(line) for line in lines)
+    return pinged or any(_LOCALHOST.match(line) or _PAIR.match(line) for line in lines)
 
 
 def read(text: str) -> Settings:
@@ -47,6 +53,8 @@ def read(text: str) -> Settings:
         elif (one := _END.match(line)) and size:
             found.append(Ping(clean(peer), size, int(one[1]), int(one[2]), smaller, router))
             size = 0
+        elif one := _PAIR.match(line):
+            found.append(Ping(clean(one[2]), int(one[3]) + 28, 100, 100 - min(int(one[4]), 100), source=clean(one[1])))
         elif one := _LOCALHOST.match(line):
             whole = int(one[1])
         elif (one := _RESUME.match(line)) and whole:
