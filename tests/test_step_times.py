@@ -83,3 +83,32 @@ def test_even_ranks_two_steps_and_slow_ranks_that_nobody_waits_for_lead_to_nothi
     alone = lines("compute={own:.3f}s comm=0.300s", 9, two)
     for at, text in enumerate((lines(form, 9, even), lines(form, 2, two), alone)):
         assert of_log(tmp_path / str(at), text)[0] in ("none", "unknown")
+
+
+METERS = {
+    "timm": "Train: 3 [{n:4d}/2000 (  1%)]  Loss: 4.100 (4.10)  Time: 1.900s,  134.00/s  (1.950s,  130.00/s)  "
+    "LR: 1.000e-03  Data: 1.600 (1.610)",
+    "imagenet": "Epoch: [2][{n:4d}/5005]\tTime  1.900 ( 1.950)\tData  1.600 ( 1.610)\tLoss 5.9e+00 (6.0e+00)",
+    "torchvision": "Epoch: [2]  [ {n}/5005]  eta: 2:00:00  lr: 0.1  img/s: 130.1  time: 1.9000  data: 1.6000",
+    "mmengine": "11/02 10:00:{n:02d} - mmengine - INFO - Epoch(train)  [1][{n}/900]  lr: 1.0e-03  eta: 1:00:00  "
+    "time: 1.9000  data_time: 1.6000  memory: 5000  loss: 5.9",
+    "detectron2": "[10/02 10:00:{n:02d} d2.utils.events]: eta: 1:02:03  iter: {n}  total_loss: 2.2  time: 1.9000  "
+    "last_time: 1.8000  data_time: 1.6000  last_data_time: 1.5000   lr: 0.01  max_mem: 7000M",
+    "json": '{{"step": {n}, "loss": 5.9, "data_time_ms": 1600.0, "step_time_ms": 1900.0}}',
+    "tqdm": "Epoch 0:   1%| | {n}/5200 [0:02:22<10:56:51,  1.90s/it, data=1.600]",
+}
+
+
+@pytest.mark.parametrize("form", METERS)
+def test_the_meters_of_frameworks_tell_what_of_a_step_is_waiting_for_data(form: str) -> None:
+    text = "".join(METERS[form].format(n=n) + "\n" for n in range(1, 12))
+    told = next(event for event in read_log(text)[0] if event.kind == "step_times")
+    assert (told.more["data_us"], told.more["total_us"]) == (1_600_000, 1_900_000)
+
+
+def test_megatrons_fastest_and_slowest_times_are_a_table_too() -> None:
+    rows = "(min, max) time across ranks (ms):\n"
+    rows += "    forward-backward ...............................: (401.00, 410.50)\n"
+    rows += "    batch-generator ................................: (350.10, 360.25)\n"
+    told = next(event for event in read_log(rows * 5)[0] if event.kind == "step_times")
+    assert (told.more["data_us"], told.more["own_us"]) == (360_250, 410_500)

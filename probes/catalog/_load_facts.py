@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from probes.core import Finding, Severity
@@ -53,6 +53,11 @@ class Process:
     preempted: float | None = None  # involuntary switches a second
     user: str = ""
     of_wanted: bool = False  # run_delay_percent is of the time that it wanted to run, since it started
+    seen_on: tuple[int, ...] = ()  # CPUs that its threads were last on
+    running: int | None = None  # of its threads, where a table has a row for each
+    mask: str = ""  # CPUs that it may use, as ranges
+    ran_ns: int | None = None  # since it started, as waited_ns: of its main thread, or the thread that it is
+    waited_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,19 @@ class Load:
     processes: tuple[Process, ...]  # the five busiest, then the other ranks
     quotas: tuple[Quota, ...]
     source: str  # "proc", or "psutil x.y.z" when cpu, physical_cores and swap are psutil's
+    cpus_full: str = ""  # CPUs without idle time, as ranges, where a tool tells each
+    cpus_free: str = ""  # those that are nearly always idle
+
+
+def ranges_of(cpus: Iterable[int]) -> str:
+    """0, 1, 2 and 8 are 0-2,8."""
+    parts: list[list[int]] = []
+    for cpu in sorted(set(cpus))[:8192]:
+        if parts and parts[-1][1] == cpu - 1:
+            parts[-1][1] = cpu
+        else:
+            parts.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def findings(load: Load) -> Iterator[Finding]:

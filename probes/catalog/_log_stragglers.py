@@ -50,16 +50,17 @@ class Stragglers:
         self._slowest: dict[int, list[float]] = {}  # Megatron's: how much longer than the quickest, as a share
         self._unit = 0.0  # of the open table of extremes, in seconds
         self._extremes: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        self.longest: tuple[str, str, float] | None = None  # part, timer and seconds, where the line told extremes
         self._line: Line | None = None
 
     def take(self, line: Line) -> bool:
         """Whether it is a line of a detector."""
-        text = line.text
+        text, self.longest = line.text, None
         if self._unit and (timer := _TIMER.match(text)):
             if part := self._part_of(timer[1]):
                 pair = (float(timer[2]) * self._unit, float(timer[3]) * self._unit)
                 self._extremes.setdefault((part, timer[1]), []).append(pair)
-                self._line = line
+                self._line, self.longest = line, (part, timer[1], pair[1])
             return True
         self._unit = 0.0
         if "erformance" in text and (head := _HEAD.search(text)):

@@ -1,8 +1,10 @@
 """How long each rank was in each part of its steps, as programs print it, step by step or in Megatron's tables.
 
-Source   tables of ranks (_log_tables.py)
-         Megatron-LM (core/timers.py, "times across ranks (ms)"); step lines that name their parts: "step 5: 0.42 s
-         (data 0.37 compute 0.00 allreduce 0.05)", "data=2.36s fwd_bwd=0.52s total=2.91s"
+Source   tables of ranks (_log_tables.py); Megatron-LM (core/timers.py): "times across ranks (ms)", "(min, max) time
+         across ranks (ms)", "time (ms) |"; step lines that name their parts: "step 5: 0.42 s (data 0.37 compute 0.00
+         allreduce 0.05)", "data=2.36s fwd_bwd=0.52s total=2.91s"; meters of timm ("Time: 2.461s (2.502s) Data: 2.104
+         (2.168)"), torchvision ("time: 0.52 data: 0.40"), PyTorch's ImageNet example ("Time  0.523 ( 1.402)"), mmengine
+         and detectron2 ("time: 0.42 data_time: 0.30"), tqdm ("7.09s/it"), and lines of JSON with such keys
 Units    microseconds in `more`; a number without a unit counts as seconds; `peer`: the node that a table names
 Shape    Timings: fed one line after the other, gives at the end one LogEvent of kind "step_times" per rank
 Errors   none: a line that names no parts is passed over
@@ -58,13 +60,17 @@ PARTS = (
         ),
     ),
 )
-_PAIR = re.compile(r"([A-Za-z][\w/+-]{1,30})(?:[=:] ?| )(\d{1,7}(?:\.\d{1,6})?) ?(us|ms|s)?(?![\w.%/])")
+_PAIR = re.compile(r"([A-Za-z][\w/+-]{1,30})\"?(?:[=:]\s{0,4}|\s{1,4})(\d{1,7}(?:\.\d{1,6})?) ?(us|ms|s)?(?![\w.%/])")
+_PER_STEP = re.compile(  # tqdm, where a step takes long
+    r"(?<![\w.])(\d{1,5}\.\d{1,6}) ?(ms|s) ?/ ?(?:it|iter|step|batch)\b"
+)
 _RANK = re.compile(r"(?i)\brank[ =:#]{0,2}(\d{1,7})\b")
 _TABLE = re.compile(r"times across ranks \((ms|s)\):")
 _TIMER = re.compile(r" {0,4}([a-z][\w /-]{2,60}):$")
 _ROW = re.compile(r" {0,8}rank {1,6}(\d{1,7}): (\d{1,9}(?:\.\d{1,6})?)$")
-_STEP = re.compile(r"(?i:step|iter)")
+_MEANT = re.compile(r"(?i:step|iter|epoch|train|batch|s/it)")
 _BOTH = re.compile(r"(?:forward|fwd)[-_/+ ]?(?:backward|bwd)")
+_SCALE = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class Timings:
@@ -81,7 +87,13 @@ class Timings:
 
     def take(self, line: Line) -> None:
         text = line.text
-        if (self._unit and self._row(line)) or self._stragglers.take(line):
+        if self._unit and self._row(line):
+            return
+        if self._stragglers.take(line):
+            if self._stragglers.longest is not None:
+                part, timer, seconds = self._stragglers.longest
+                if self._timers.setdefault(part, timer) == timer:
+                    self._add(line.rank, part, seconds, line)  # the slowest rank's: the others wait for it
             return
         if "times across ranks" in text and (table := _TABLE.search(text)):
             self._unit, self._part = table[1], ""
@@ -90,7 +102,7 @@ class Timings:
         for rank, part, timer, seconds in cells or ():
             self._in_tables.add(rank)
             self._add(rank, part, seconds, line, timer)
-        if cells is None and len(text) < 2000 and (_STEP.search(text) or "ank" in text):
+        if cells is None and len(text) < 2000 and (_MEANT.search(text) or "ank" in text):
             self._step(line)
 
     def _row(self, line: Line) -> bool:
@@ -108,12 +120,16 @@ class Timings:
 
     def _step(self, line: Line) -> None:
         found: dict[str, float] = {}
+        usual = _SCALE["ms" if "time (ms)" in line.text else "s"]
         for pair in _PAIR.finditer(line.text):
             bare, scale = unit_of(pair[1])
             told = bool(pair[3]) or bare != pair[1].lower()
-            if (told or "." in pair[2]) and (part := part_of(bare)):
-                scale = {"us": 1e-6, "ms": 1e-3, "s": 1.0}[pair[3]] if pair[3] else scale
+            part = part_of(bare) if told or "." in pair[2] else ""
+            if part and (part != "total" or part not in found):  # the time of a step, then its mean
+                scale = _SCALE[pair[3]] if pair[3] else scale if bare != pair[1].lower() else usual
                 found[part] = found.get(part, 0.0) + float(pair[2]) * scale
+        if "total" not in found and (each := _PER_STEP.search(line.text)):
+            found["total"] = float(each[1]) * _SCALE[each[2]]
         if len(found) > 1:
             marked = {int(number) for number in _RANK.findall(line.text)} if line.rank is None else set()
             rank = marked.pop() if len(marked) == 1 else line.rank

@@ -30,6 +30,8 @@ _PYTHON = re.compile(r"\(.{1,300}\.(?:py|pyx):\d{1,9}\)$|^py::|\.py:\d{1,9}$")
 SYNC = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize",
     "cuCtxSynchronize", "hipStreamSynchronize", "_local_scalar_dense", "THPVariable_item", "THPVariable_tolist",
     "nonzero_cuda")  # fmt: skip
+THREAD = ("_bootstrap (threading.py", "_bootstrap_inner (threading.py", "Thread._bootstrap (threading.py")
+LOADER = "torch/utils/data/dataloader.py"
 # Native code that is Python itself, or what every program of torch runs on: a Python frame below it is no call-back.
 INTERPRETER = ("python", "libpython", "_pyeval", "pyobject", "_pyobject", "pyvector", "_pyfunction", "cfunction",
     "method_", "slot_", "builtin_", "type_call", "_pyrun", "pyrun", "run_mod", "run_eval", "pymain", "py_", "_start",
@@ -50,6 +52,11 @@ class Profile:
     callbacks: tuple[tuple[str, int], ...]
     callback_at: str
     native: bool  # whether there are native frames at all: without them nothing can be said of call-backs
+    beside: int = 0  # samples in other threads than the main one, most of them at `beside_at`
+    beside_at: str = ""
+    lock: bool = False  # only samples that hold the interpreter's lock, as py-spy takes with --gil
+    loader: int = 0  # samples in the data loader of the main thread
+    looks: bool = False  # each sample is a dump of one process of several, at about one moment
 
 
 def is_profile(head: str) -> bool:
@@ -59,7 +66,7 @@ def is_profile(head: str) -> bool:
     lines = list(itertools.islice(lines_of(head), 40))
     if any(_SAMPLE.match(line) and _CALL.match(below) for line, below in itertools.pairwise(lines)):
         return True
-    lines = [line for line in lines_of(head, MOST_LINE) if line.strip()][:60]
+    lines = [line for line in lines_of(head, MOST_LINE) if line.strip() and not line.startswith("# ")][:60]
     if head[-1:] != "\n" and len(lines) > 1:
         lines.pop()  # cut off
     fits = [line for line in lines if _COUNT.search(line[-20:]) and ";" in line and not line.startswith((" ", "#"))]
@@ -75,12 +82,19 @@ def parse_profile(text: str) -> Profile:
     callbacks: Counter[str] = Counter()
     callback_at: dict[str, Counter[str]] = {}
     native = False
+    beside = loader = 0
+    beside_at: Counter[str] = Counter()
     for frames, count in _stacks(text):
         total, stacks = total + count, stacks + 1
         native = native or any(not _is_python(frame) for frame in frames)
         if any(mark in frame for frame in frames[-12:] for mark in SYNC):
             sync += count
             sync_at[_last_python(frames)] += count
+        if any(mark in frame for frame in frames[:3] for mark in THREAD) and not _trains(frames):
+            beside += count
+            beside_at[_own_python(frames)] += count
+        elif any(LOADER in frame for frame in frames):
+            loader += count
         if (told := callback(frames)) is not None:
             callbacks[told[0]] += count
             callback_at.setdefault(told[0], Counter())[told[1]] += count
@@ -89,7 +103,14 @@ def parse_profile(text: str) -> Profile:
     first = callbacks.most_common(5)
     at = callback_at[first[0][0]].most_common(1)[0][0] if first else ""
     where = sync_at.most_common(1)[0][0] if sync_at else ""
-    return Profile(total, stacks, sync, where, tuple(first), at, native)
+    other = beside_at.most_common(1)[0][0] if beside_at else ""
+    return Profile(total, stacks, sync, where, tuple(first), at, native, beside, other, is_of_lock(text), loader)
+
+
+def is_of_lock(text: str, name: str = "") -> bool:
+    """Whether it was taken with --gil, by the command that stands before it, or by its file's name."""
+    before = re.search(r"py-spy[^\n]{0,200}--gil\b", text[:4096])
+    return bool(before) or bool(re.search(r"(?<![a-z])gil(?![a-z])", name.lower()))
 
 
 def _stacks(text: str) -> Iterator[tuple[list[str], int]]:
@@ -146,6 +167,19 @@ def rank_named(file: str) -> int | None:
 
 def _is_python(frame: str) -> bool:
     return bool(_PYTHON.search(frame[-320:])) or frame.startswith("py::")
+
+
+def _trains(frames: list[str]) -> bool:
+    """Whether the model runs in it: Ray and notebooks train in a thread."""
+    return any("torch/nn/modules/module.py" in frame or "torch/optim/" in frame for frame in frames)
+
+
+def _own_python(frames: list[str]) -> str:
+    """The frame of the program by which a thread is known: the outermost one below Python's own."""
+    names = [
+        frame for frame in frames if _is_python(frame) and not any(mark in frame for mark in (*THREAD, "threading.py"))
+    ]
+    return clean(names[0])[:120] if names else ""
 
 
 def _last_python(frames: Iterable[str]) -> str:

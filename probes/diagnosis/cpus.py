@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
 from probes.catalog._net_facts import Mask
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Reason, Seen
 from probes.diagnosis.looks import order_of
+from probes.diagnosis.quotas import together
+from probes.diagnosis.runners import Runner as Runner
+from probes.diagnosis.runners import count
 
 JOB = ("python", "pt_", "torchrun", "ray::", "deepspeed", "accelerate")
+TORCH = ("pt_", "torchrun")  # names that only torch gives
+LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
 SLEEPY = (
     "watchdog/",
     "kworker",
@@ -31,48 +36,11 @@ SLEEPY = (
     "pidstat",
     "mpstat",
 )
-WAIT_PRESSURE, WAIT_DELAY, IDLE = 20.0, 10.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
+CALM, LEFT = 5.0, 40.0  # percent of the last 10 s that somebody waited, and of all CPUs' time; judgement
+WAIT_PRESSURE, IDLE = 20.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
 _RANKED = re.compile(r"--(?:local[-_])?rank\b|torchrun|deepspeed|accelerate launch|spawn_main|multiprocessing")
-WAIT_WANTED = 50.0  # percent: it waits longer than it runs; judgement
+ALIKE = 2.0  # times the CPU of a rank that is known; judgement
 RUNNABLE = 1.5  # tasks that want to run, per CPU; judgement
-
-
-@dataclass(slots=True)
-class Runner:
-    """One process or thread as far as its CPU is told. `rank`: whose it is, -1 for the job's without a number."""
-
-    pid: int
-    comm: str
-    cpu: float | None = None
-    delay: float | None = None
-    preempted: float | None = None  # involuntary switches a second
-    threads: int | None = None
-    mask: str = ""
-    rank: int | None = None
-    worker: bool = False
-    args: str = ""
-    lifetime: bool = False
-    ref: str = ""
-    of_wanted: bool = False  # the delay is of the time that it wanted to run: what it slept is not in it
-
-    @property
-    def waits(self) -> bool:
-        return (self.delay or 0.0) > (WAIT_WANTED if self.of_wanted else WAIT_DELAY)
-
-    @property
-    def delayed(self) -> str:
-        of = "of the time that it wanted to run" if self.of_wanted else "of the time"
-        return f"waited for a CPU for {self.delay:g} % {of}"
-
-    @property
-    def called(self) -> str:
-        if self.rank is not None and self.rank >= 0:
-            return (
-                f"{self.comm} ({self.pid}), a worker of rank {self.rank}"
-                if self.worker
-                else f"rank {self.rank} ({self.pid})"
-            )
-        return f"{self.comm} ({self.pid})" if self.comm else f"thread {self.pid}"
 
 
 @dataclass(slots=True)
@@ -88,6 +56,8 @@ class NodeCpu:
     refs: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] | None = None
     named: bool = False  # the ranks' processes are known by number
+    full: frozenset[int] = frozenset()  # CPUs without idle time, where they are told one by one
+    free: frozenset[int] = frozenset()  # those that hardly do anything
 
     @property
     def waiting(self) -> list[Reason]:
@@ -119,6 +89,13 @@ class NodeCpu:
         return found
 
     @property
+    def has_room(self) -> bool:
+        """CPUs are left over, as was measured: then nobody who may use them waits for one."""
+        calm = self.pressure is not None and (self.pressure.some_avg10 or 0.0) < CALM
+        idle = self.use is not None and self.use.idle > LEFT
+        return (calm or idle) and not self.waiting
+
+    @property
     def late_ranks(self) -> frozenset[int]:
         """Ranks that were seen to wait for a CPU, they or their workers."""
         return frozenset(
@@ -129,13 +106,40 @@ class NodeCpu:
         if one.rank is not None:
             return True
         name = one.comm.lower()
+        if name.startswith(TORCH) or self._below_the_job(one):
+            return True
         if not name.startswith(JOB):
             return False
         if "train" in one.args or "torch" in one.args or _RANKED.search(one.args):
             return True
+        if self._like_a_rank(one):
+            return True
         # Where some say in their arguments that they are ranks, another program in Python is none of them.
-        marked = one.args and any(_RANKED.search(other.args) for other in self.runners.values())
+        marked = one.args and any(
+            _RANKED.search(other.args) and other.comm.lower() not in LAUNCHERS for other in self.runners.values()
+        )
         return not self.named and not marked
+
+    def _below_the_job(self, one: Runner) -> bool:
+        """Whether a rank, a launcher or a loader's parent started it."""
+        for _ in range(4):
+            above = self.runners.get(one.ppid) if one.ppid else None
+            if above is None:
+                break
+            if (above.rank is not None and above.rank >= 0) or above.comm.lower() in LAUNCHERS:
+                return True
+            one = above
+        return False
+
+    def _like_a_rank(self, one: Runner) -> bool:
+        """Called as a rank is, of its user or parent, and busy as it: the numbers of some ranks only may be known."""
+        for other in self.runners.values():
+            if other.rank is None or other.worker or other.comm != one.comm or one.args != other.args:
+                continue
+            kin = (one.user and one.user == other.user) or (one.ppid and one.ppid == other.ppid)
+            if kin and one.cpu is not None and other.cpu and one.cpu < ALIKE * other.cpu:
+                return True
+        return False
 
     def others(self) -> Iterator[Runner]:
         """Processes that are none of the job's, with a share of the CPU."""
@@ -166,7 +170,7 @@ def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
             told = dict(job.shared) | {"": "told"}
             of(seen.node).env = (of(seen.node).env or {}) | told
     for here in found.values():
-        _total(here)
+        here.quotas = together(here.quotas)
     return found
 
 
@@ -213,6 +217,8 @@ def _load(here: NodeCpu, seen: Seen, load: Load) -> None:
         _process(here, one, seen.ref)
     for quota in load.quotas:
         here.quotas.append((quota, seen.ref))
+    here.full |= cpu_set(load.cpus_full)
+    here.free |= cpu_set(load.cpus_free)
 
 
 def _process(here: NodeCpu, one: Process, ref: str) -> None:
@@ -228,6 +234,11 @@ def _process(here: NodeCpu, one: Process, ref: str) -> None:
         there.ref = ref
     if one.run_delay_percent is not None and not (one.of_wanted and there.delay is not None and not there.of_wanted):
         there.delay, there.of_wanted = one.run_delay_percent, one.of_wanted
+    count(there, one)
+    there.user, there.ppid = one.user or there.user, one.ppid or there.ppid
+    there.seen_on |= frozenset(one.seen_on)
+    there.running = one.running or there.running
+    there.mask = one.mask or there.mask
     there.preempted = one.preempted if one.preempted is not None else there.preempted
     there.threads, there.args = one.threads or there.threads, one.args or there.args
     if there.rank is None and one.rank:
@@ -237,36 +248,6 @@ def _process(here: NodeCpu, one: Process, ref: str) -> None:
 def _mask(here: NodeCpu, mask: Mask, ref: str) -> None:
     there = here.runners.setdefault(mask.pid, Runner(mask.pid, mask.comm or "process", ref=ref))
     there.mask = mask.cpus
-
-
-def _total(here: NodeCpu) -> None:
-    """Quotas told twice: what happened between the two looks. A limit and its counts may come in two files."""
-    grouped: dict[str, list[tuple[Quota, str]]] = {}
-    for quota, ref in here.quotas:
-        grouped.setdefault(quota.cgroup, []).append((quota, ref))
-    found = []
-    for some in grouped.values():
-        quota, ref = some[-1]
-        quota = replace(quota, cpus=next((one.cpus for one, _ in reversed(some) if one.cpus), 0.0))
-        counted = [one for one, _ in some if one.total_periods is not None and one.total_throttled is not None]
-        if quota.periods is None and (told := next((one for one, _ in some if one.periods), None)) is not None:
-            quota = replace(
-                quota, periods=told.periods, throttled=told.throttled, throttled_percent=told.throttled_percent
-            )
-        if quota.periods is None and len(counted) > 1:
-            quota = _between(quota, counted[0], counted[-1])
-        if quota.total_periods is None and counted:
-            quota = replace(quota, total_periods=counted[-1].total_periods, total_throttled=counted[-1].total_throttled)
-        found.append((quota, ref))
-    here.quotas = found
-
-
-def _between(quota: Quota, first: Quota, last: Quota) -> Quota:
-    periods = (last.total_periods or 0) - (first.total_periods or 0)
-    throttled = (last.total_throttled or 0) - (first.total_throttled or 0)
-    if periods <= 0 or throttled < 0:
-        return quota
-    return replace(quota, periods=periods, throttled=throttled, throttled_percent=round(100 * throttled / periods, 1))
 
 
 VERY_LATE = 60.0  # percent of the time that a thread waits for a CPU; judgement: below, a rank is slow, not gone

@@ -26,6 +26,7 @@ _WITH_VALUE = {
     "docker": "euw",
     "podman": "euw",
 }
+_TELLS = {"logs": 0, "describe": 1}  # words before the name
 _QUERY = re.compile(r"--query-gpu[= ]\"?([A-Za-z][\w.,]{1,4000})")
 MOST = 4096
 
@@ -63,6 +64,9 @@ def asked(text: str) -> Asked:
     if tool in ("kubectl", "oc", "docker", "podman") and "exec" in words[1:8]:
         node, rest = _remote(words[words.index("exec") + 1 :], tool)
         return Asked("" if tool in ("docker", "podman") else node, rest or text, False, columns)
+    if tool in ("kubectl", "oc") and (verb := next((word for word in words[1:8] if word in _TELLS), "")):
+        node, _ = _remote(words[words.index(verb) + 1 + _TELLS[verb] :], tool)  # describe pod NAME, logs NAME
+        return Asked(node, text, False, columns)
     if tool == "srun":
         found = re.search(r"(?:-w|--nodelist)[ =]?([A-Za-z][\w.-]{0,62})(?= )", text)
         _, rest = _remote(words[1:], "srun", host=False)

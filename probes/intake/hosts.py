@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probes.intake.names import is_host, is_other, looks_like_a_node, named, stem
+from probes.intake.names import KEYED, is_host, is_other, looks_like_a_node, named, stem
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
 _UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
@@ -49,8 +49,8 @@ def told_by(name: str, text: str) -> str:
 
 
 def of_report(folder: str) -> str:
-    """The node of a folder that sos wrote: sosreport-<node>[-<case>]-<date>-<letters>."""
-    found = _REPORT.fullmatch(folder)
+    """The node of a folder that sos wrote, sosreport-<node>[-<case>]-<date>-<letters>, or node=<node>."""
+    found = _REPORT.fullmatch(folder) or KEYED.fullmatch(folder)
     return found[1] if found else ""
 
 

@@ -82,6 +82,7 @@ def after_prefix(path: PurePosixPath) -> int | None:
 
 # Nodes ----------------------------------------------------------------------------------------------------------------
 
+KEYED = re.compile(r"(?:node|node_?name|host|host_?name|instance|machine|pod)=([A-Za-z][\w.-]{0,62})", re.I)
 _HOST = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+){0,8}", re.I)
 _NODE_WORD = re.compile(r"(?:^|[-_.])(?:node|gpu|host|dgx|hgx|gb|ip|compute|cn|nid|[ahb][12]00)(?=[-_.\d])", re.I)
 _OTHER = re.compile(
@@ -121,6 +122,10 @@ def looks_like_a_node(name: str) -> bool:
     return bool(_HOST.fullmatch(name) and _NODE_WORD.search(name) and any(c.isdigit() for c in name))
 
 
+def _says_so(name: str) -> bool:
+    return name.startswith("sosreport-") or bool(KEYED.fullmatch(name))
+
+
 def nodes_of(
     folders: Iterable[PurePosixPath], hosts: Iterable[str], of_nodes: Iterable[PurePosixPath]
 ) -> set[PurePosixPath]:
@@ -137,7 +142,7 @@ def nodes_of(
         name = folder.name
         if not name:
             continue
-        if name in known or name.partition(".")[0] in known or looks_like_a_node(name) or name.startswith("sosreport-"):
+        if name in known or name.partition(".")[0] in known or looks_like_a_node(name) or _says_so(name):
             found.add(folder)
         elif _HOST.fullmatch(name) and not _OTHER.match(name):
             neighbours.setdefault((folder.parent, re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)), set()).add(folder)

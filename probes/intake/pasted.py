@@ -23,9 +23,12 @@ from probes.core import lines_of
 from probes.intake.commands import Asked, asked
 from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
+from probes.intake.programs import is_command
+from probes.intake.ps_columns import heading
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
+MOST_LABEL = 200  # characters: which process it is about may stand at its end
 _PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80}|\d{1,3}(?:\.\d{1,3}){3}(?=:))(?:: |:$|/[\w.-]{1,80}\] )")
 _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
 _OPEN = re.compile(r"([=#*+])\1{2,100} {1,4}([^\n]{1,100})$")  # ### gpu-017, without an end
@@ -35,29 +38,16 @@ _ANSIBLE = re.compile(
 )
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
-    r"(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
+    r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
     r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| ))?"
     r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
 _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
-_COMMANDS = ("dmesg", "journalctl", "nvidia-smi", "dcgmi", "ibstat", "ibstatus", "ibdev2netdev", "ibqueryerrors",
-    "iblinkinfo", "ibnetdiscover", "ibdiagnet", "perfquery", "mlxlink", "rdma", "ethtool", "ip", "ss", "netstat", "ps",
-    "top", "py-spy", "pystack", "gdb", "cuda-gdb", "strace", "cat", "tail", "head", "grep", "zcat", "free", "df",
-    "du", "mount", "nfsstat", "nfsiostat", "lfs", "lctl", "iostat", "vmstat", "mpstat", "uptime", "numactl", "lscpu",
-    "lspci", "ipmitool", "chronyc", "ntpq", "timedatectl", "timedatectl", "scontrol", "squeue", "sinfo", "sacct",
-    "ncclras", "nc", "env", "printenv", "uname", "hostname", "lsmod", "sysctl", "systemctl", "kubectl", "curl",
-    "rocm-smi", "amd-smi", "sensors", "dmidecode", "nvidia-bug-report.sh", "fabricmanager", "nv-fabricmanager",
-    "ulimit", "prlimit", "lsof", "fuser", "pstree", "taskset", "cgget", "mpirun", "torchrun", "srun", "date",
-    "pdsh", "clush", "dsh", "pssh", "parallel-ssh", "ansible", "ssh", "oc", "docker", "podman", "nvsm", "rvs",
-    "compute-sanitizer", "cuda-memcheck", "bandwidthTest", "p2pBandwidthLatencyTest", "all_reduce_perf", "nvbandwidth",
-    "ibv_devinfo", "show_gids", "sminfo", "mlnx_qos", "dcb", "lldptool", "mstlink", "ifconfig", "iptables",
-    "iptables-save", "nft", "pidstat", "nproc", "findmnt")  # fmt: skip
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
 _TIME = re.compile(r"\d\d:\d\d|\d{4}-\d\d")
-_WORD = re.compile(r"[\w.+/-]{1,80}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +178,9 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked) -> Ite
     for part in _by_prefix(text, names) if names else [Part(nodes, "", text)]:
         first = part.text.lstrip()[:1]
         head = f"{now.columns}\n" if now.columns and (first.isdecimal() or first in "NGP[") else ""
+        columns = heading(now.command)
+        if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
+            head = f"{columns}\n"
         yield Part(part.nodes, label, head + part.text)
 
 
@@ -209,7 +202,7 @@ def _heading(
         return 1, (marked[2].strip(),), ""
     if prompt := _PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
-        if _command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
+        if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
             return 1, (host,) if _typed_on(host, bool(prompt[1])) else (), prompt[3]
         return None
     if not marked:
@@ -231,7 +224,7 @@ def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
     words = [word.strip("()[]<>,;'\"").rstrip(":") for word in re.split(r"[\s|]+", says)][:12]
     nodes = next((nodes for word in words if (nodes := _folded(word))), ())
     rest = " ".join(word for word in words if not (nodes and _folded(word)))
-    command = rest if _command(rest) else ""
+    command = rest if is_command(rest) else ""
     return (1, nodes, command) if nodes or command else None
 
 
@@ -262,17 +255,7 @@ def _unfolded(word: str) -> Iterator[str]:
                     yield f"{before}{number:0{len(first)}}{after}"
 
 
-def _command(says: str) -> bool:
-    words = _WORD.findall(says[:200])
-    while words and (
-        words[0] in ("sudo", "time", "timeout", "root", "output", "of", "node", "host", "-n", "-k")
-        or words[0].isdigit()
-    ):
-        words = words[1:]
-    return bool(words) and (words[0].rpartition("/")[2] in _COMMANDS or bool(re.match(r"for \w{1,20} in ", says)))
-
-
 def _label(says: str, typed: bool = False) -> str:
     """A command as the name of a file. What a program printed is no program: torchrun train.py, ./launch.sh."""
-    name = re.sub(r"[^\w.+-]+", "_", says.strip())[:80].strip("_.") or "part"
+    name = re.sub(r"[^\w.+-]+", "_", says.strip())[:MOST_LABEL].strip("_.") or "part"
     return f"{name}_out" if (typed or " " in says.strip()) and name.endswith((".py", ".sh")) else name

@@ -14,9 +14,11 @@ from typing import Any
 from probes import catalog
 from probes.catalog._process_extract import Extract, process_of
 from probes.catalog._process_facts import Process, RankProcesses
+from probes.catalog._profile import findings as profile_findings
 from probes.catalog._stack_facts import ProcessStack, Stacks
 from probes.catalog.rank_log import RankLogs
 from probes.core import Capture, ParseError, Reading
+from probes.intake import nameless as nameless_stacks
 from probes.intake.brought import Brought, NodeFile, StackFile
 from probes.intake.dumps import dump_readings
 from probes.intake.items import Unread
@@ -156,12 +158,15 @@ def _still(process: Process, one: _Seen) -> bool:
 def _stacks(brought: Brought, who: Who, extracts: _Extracts) -> Iterator[Found | Unread]:
     best: dict[tuple[object, ...], tuple[tuple[int, ...], StackFile, ProcessStack]] = {}
     looks: dict[tuple[object, ...], list[ProcessStack]] = {}
+    unknown: list[tuple[str, str, ProcessStack]] = []
     for file in brought.stacks:
         nameless = 0
         for process in file.processes:
             rank, worker = who.of_stack(file, process)
             if rank is None:
                 nameless += 1
+                if not worker and file.form >= 0:
+                    unknown.append((file.ref, who.whole_node(file.inside), process))
                 continue
             told = _with_kernel(process, rank, worker, extracts.of(file.inside, process.pid))
             name = process.pid if process.pid is not None else f"child {who.names[file.inside].child}"
@@ -173,6 +178,8 @@ def _stacks(brought: Brought, who: Who, extracts: _Extracts) -> Iterator[Found |
                 best[key] = (score, file, told)
         if nameless == len(file.processes) and file.form >= 0:
             yield Unread(file.ref, "a stack, but no file says of which rank")
+    for ref, node, profile in nameless_stacks.profiles(unknown):
+        yield ref, Reading(Capture(node, "rank.profile", "ok"), profile, None, tuple(profile_findings(profile)))
     whole = ((file, _with_looks(process, looks.get(key, []))) for key, (_, file, process) in best.items())
     yield from _stack_readings(who, whole)
 

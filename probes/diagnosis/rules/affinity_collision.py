@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._load_facts import ranges_of
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, Runner, cpu_set, decides
 
@@ -13,17 +14,43 @@ FULL = 0.85  # of the CPUs of a mask: then whoever wants one waits; judgement
 PREEMPTED = 100.0  # involuntary switches a second; judgement
 
 
+MANY = 8  # running threads, where their CPUs are told and no mask; judgement
+
+
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    masks = [cpus for here in evidence.cpus.values() for one in here.runners.values() if (cpus := cpu_set(one.mask))]
+    top = 1 + max((max(cpus) for cpus in masks), default=0)  # the nodes of a job are mostly of one kind
     for here in evidence.cpus.values():
-        yield from _on(evidence, here)
+        yield from _on(evidence, here, top)
 
 
-def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
-    masked = [(one, cpu_set(one.mask)) for one in here.runners.values() if one.mask]
+def _masked(here: NodeCpu) -> list[tuple[Runner, frozenset[int]]]:
+    """Who may run where, by masks. A thread or child whose own is not told has that of its process: it inherits it."""
+    found = []
+    for one in here.runners.values():
+        above = here.runners.get(one.ppid)
+        mask = one.mask or (above.mask if above is not None else "")
+        if mask:
+            found.append((one, cpu_set(mask)))
+    return found
+
+
+def _seen(here: NodeCpu) -> list[tuple[Runner, frozenset[int]]]:
+    """Where no mask is told: running threads of the job that were all last on few CPUs of many: no chance."""
+    job = [one for one in here.runners.values() if one.running and one.seen_on and here.is_job(one)]
+    cpus = frozenset().union(*(one.seen_on for one in job))
+    running = sum(one.running for one in job)
+    if not here.cpus or running < MANY or running < 2 * len(cpus) or len(cpus) > FEW * here.cpus:
+        return []
+    return [(one, cpus) for one in job]
+
+
+def _on(evidence: Evidence, here: NodeCpu, top: int) -> Iterator[Hypothesis]:
+    masked = _masked(here) or _seen(here)
     if not masked:
         return
     widest = max(len(cpus) for _, cpus in masked)
-    whole = here.cpus or widest
+    whole = here.cpus or max(widest, top)
     groups: dict[frozenset[int], list[Runner]] = {}
     for one, cpus in masked:
         if cpus and len(cpus) <= max(1, FEW * whole) and len(cpus) < whole:
@@ -38,25 +65,34 @@ def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
         return
     narrow = all(one.worker or one.comm.startswith("pt_data") for one in job) and widest > 4 * len(cpus)
     who = ", ".join(one.called for one in job[:3]) + (f" and {len(job) - 3} more" if len(job) > 3 else "")
-    because = [Reason(f"{who} may use {len(cpus)} of {whole} CPUs only ({job[0].mask})", job[0].ref)]
+    spans = ranges_of(cpus)
+    how = "may use" if any(one.mask for one in here.runners.values()) else "were all last on"
+    because = [Reason(f"{who} {how} {len(cpus)} of {whole} CPUs only ({spans})", job[0].ref)]
     for one in late[:3]:
         waited = one.delayed if one.waits else f"lost its CPU {one.preempted:.0f} times a second"
         because.append(Reason(f"{one.called} {waited}", one.ref))
     pressed = here.pressure is not None and (here.pressure.some_avg10 or 0.0) > 20
     used = sum(one.cpu or 0.0 for one in some)
     busy = used >= FULL * 100 * len(cpus) and whole > 2 * len(cpus)  # on few CPUs of many, and those have no time left
+    full = cpus <= here.full and len(here.free) >= len(cpus)
+    if full:
+        because.append(
+            Reason(f"CPUs {spans} have no idle time, and {ranges_of(here.free)} hardly do anything", some[0].ref)
+        )
     if busy and pressed:
         because.append(Reason(f"together they use {used / 100:.1f} of these {len(cpus)} CPUs", some[0].ref))
     if pressed and not late:
         because += here.waiting[:1]
-    signal = "masks_collide" if late else "mask_narrow" if (narrow or busy) and pressed else "mask_narrow_unproven"
+    signal = (
+        "masks_collide" if late else "mask_narrow" if full or ((narrow or busy) and pressed) else "mask_narrow_unproven"
+    )
     if not decides(evidence, here):
         signal = "mask_narrow_unproven"
     strong = signal != "mask_narrow_unproven"
     ranks = frozenset(one.rank for one in job if one.rank is not None and one.rank >= 0)
     yield Hypothesis(
         CAUSE, {"node": here.node} if here.node else {},
-        f"{_crowd(some)} threads on {here.node or 'a node'} share {len(cpus)} of {whole} CPUs ({job[0].mask})"
+        f"{_crowd(some)} threads on {here.node or 'a node'} share {len(cpus)} of {whole} CPUs ({spans})"
         + (" and wait for them" if late else ""),
         tuple(because), (signal,),
         would_change=("run delay and involuntary switches of these threads: none",),
@@ -66,7 +102,7 @@ def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
 
 def _crowd(some: list[Runner]) -> int:
     """Processes that share these CPUs; threads that run beside each other where their use shows it."""
-    return max(len(some), round(sum(one.cpu or 0.0 for one in some) / 100))
+    return max(len(some), sum(one.running for one in some), round(sum(one.cpu or 0.0 for one in some) / 100))
 
 
 RULE = Rule((CAUSE,), judge)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from probes.catalog._stack_waits import Wait, waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.rules import _loader_signs as loader_signs
 from probes.diagnosis.step_times import late_rank, starved, step_times
 from probes.diagnosis.suspects import Suspect, ranks_said, seen_twice, shared, standing
 
@@ -27,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for signal, some in waiting.items():
         yield _starved([one.view for one in some], signal)
     by_times = list(_by_step_times(evidence))
-    yield from by_times or _most_in_loader(evidence)
+    yield from by_times or _most_in_loader(evidence) or loader_signs.judge(evidence)
     for event, log, seen in evidence.job.said("loader_killed", "loader_timeout"):
         if event.rank is None:
             continue
@@ -86,12 +87,16 @@ def _loads(view: RankView) -> bool:
     return waits is not None and (waits.kind == "data loader" or "data loader" in waits.within)
 
 
-def _most_in_loader(evidence: Evidence) -> Iterator[Hypothesis]:
+def _most_in_loader(evidence: Evidence) -> list[Hypothesis]:
     """Without step times: most ranks are in their loader at the one moment that their stacks tell of."""
     because = _in_loader(evidence)
-    if because and not any(_loads(one.view) for one in evidence.suspects.values()):
-        says = "Most ranks wait for their data at once"
-        yield Hypothesis(CAUSE, {}, says, because, ("most_in_loader",), would_change=("a second look at all stacks",))
+    if not because or any(_loads(one.view) for one in evidence.suspects.values()):
+        return []
+    says = "Most ranks wait for their data at once"
+    more = loader_signs.reasons(evidence)
+    signals = ("most_in_loader", *(signal for signal, _ in more if signal != "most_in_loader"))
+    because += tuple(reason for _, reason in more)
+    return [Hypothesis(CAUSE, {}, says, because, signals, would_change=("a second look at all stacks",))]
 
 
 def _strength(suspect: Suspect, proven: bool) -> str:

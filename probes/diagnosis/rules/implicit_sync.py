@@ -17,11 +17,14 @@ from probes.diagnosis.suspects import ranks_said, seen_twice, shared, standing
 CAUSE = "cpu.implicit_sync"
 MOST_RANKS = 0.5  # share of the ranks with a stack; judgement
 MOST_SAMPLES = 0.4  # of a profile; judgement
-PROFILE = "rank.profile"
+PROFILE, SUMMARY = "rank.profile", "rank.cuda_calls"
+KERNELS = 50  # for each wait: a step starts thousands, and asks for its loss once; judgement
+ENOUGH = 200  # waits; judgement
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _in_profiles(evidence)
+    yield from _in_summaries(evidence)
     if evidence.suspects or standing(evidence) or evidence.stalls.cycle:
         return  # it stands: that a rank waits for its device then follows from something else
     stacks = [view for view in evidence.job.ranks.values() if view.stack is not None and view.stack.threads]
@@ -53,6 +56,22 @@ def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
                 (Reason(f"{share} are in a synchronisation with the device{where}", seen.ref),),
                 "sync_in_profile",
             )
+
+
+def _in_summaries(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Calls of CUDA, counted: who waits for the device after every few kernels never gets ahead of it. A step that
+    ends in one wait has as much waiting time, in a few calls."""
+    for seen in evidence.of(SUMMARY):
+        calls, rank = seen.facts, rank_named(seen.ref)
+        if not calls.total_ns or calls.sync_ns < MOST_SAMPLES * calls.total_ns or not calls.syncs:
+            continue
+        often = calls.launches > 0 and calls.syncs * KERNELS >= calls.launches and calls.syncs >= ENOUGH
+        share = f"{100 * calls.sync_ns / calls.total_ns:.0f} %"
+        says = f"{share} of the time in CUDA calls is waiting for the device, in {calls.syncs} calls"
+        beside = f", for {calls.launches} kernels that it starts" if calls.launches else ""
+        views = [evidence.job.view(rank)] if rank is not None else []
+        because = (Reason(f"{says}{beside}, most in {calls.most}", seen.ref),)
+        yield _hypothesis(views, says, because, "syncs_often" if often else "syncs_long")
 
 
 def _hypothesis(views: list[RankView], says: str, because: tuple[Reason, ...], signal: str) -> Hypothesis:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from probes.catalog._stack_facts import ProcessStack
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.rules import _lock_profiles as lock_profiles
 from probes.diagnosis.suspects import ranks_said, shared
 
 CAUSE = "cpu.gil_contention"
@@ -22,6 +23,14 @@ CROWD = 2  # judgement: one thread that computes takes its turns; several leave 
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    mostly = list(lock_profiles.judge(evidence))
+    yield from mostly
+    if mostly:
+        return
+    yield from _by_looks(evidence)
+
+
+def _by_looks(evidence: Evidence) -> Iterator[Hypothesis]:
     held: dict[tuple[str, bool], list[tuple[RankView, Reason]]] = {}
     for view in evidence.job.ranks.values():
         if view.stack is not None and (told := _holder(view, view.stack)) is not None:

@@ -26,7 +26,7 @@ def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
     waiting = here.waiting
     if taken < least:
         return
-    if not waiting and taken < 2 * least:
+    if not waiting and (taken < 2 * least or here.has_room):
         return
     pids = ", ".join(str(one.pid) for one in sorted(some, key=lambda one: -(one.cpu or 0))[:4])
     what = (

@@ -10,6 +10,7 @@ from probes.diagnosis.cpus import NodeCpu, Runner, busiest, cpu_set, decides
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
 BESIDE = 25.0  # percent of each CPU that another program takes: then that is the cause; judgement
+SLICE = 8  # CPUs: what a scheduler gives to a rank, and no mistake of a mask; judgement
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -21,6 +22,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     mine = [one for one in here.runners.values() if here.is_job(one)]
+    given = _given(here, mine)
+    held = bool(given) and 2 * len(given) <= cpus
+    cpus = len(given) if held else cpus
     threads = sum(one.threads or 0 for one in mine)
     used = sum(one.cpu or 0.0 for one in mine)
     others = busiest(here.others())
@@ -37,6 +41,8 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         return
     if sum(cpu for _, cpu, _ in others) > used:  # the cores are others': the job's own threads do not fill them
         return
+    if here.has_room:
+        return
     unset = here.env is not None and not asked
     because = []
     if threads:
@@ -48,7 +54,11 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         because.append(Reason(says, here.refs.get("runnable", here.refs.get("load1", mine[0].ref))))
     waiting = here.waiting
     proven = bool(waiting) and crowded_or_late(here, crowded) and decides(evidence, here)
-    if (not many and not unset) or _held_to_few(mine, cpus):
+    # Masks keep the job off half of the CPUs or more: then they are why its threads fight, unless each process has or
+    # asks for far more threads than that by itself.
+    each = max((one.threads or 0 for one in mine), default=0)
+    own = max(asked, default=0) >= 2 * cpus or (cpus >= SLICE and each > 4 * cpus)
+    if (not many and not unset) or (held and not own):
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]
     if unset:
@@ -64,10 +74,12 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     )  # fmt: skip
 
 
-def _held_to_few(mine: list[Runner], cpus: int) -> bool:
-    """Masks keep the job off half of the CPUs or more: then they are why its threads fight, not their number."""
-    masks = [cpu_set(one.mask) for one in mine if one.mask]
-    return bool(masks) and 2 * len(masks) > len(mine) and 2 * len(frozenset().union(*masks)) <= cpus
+def _given(here: NodeCpu, mine: list[Runner]) -> frozenset[int]:
+    """The CPUs that the job may use, where masks of half of its processes are told. Children inherit theirs."""
+    parents = [here.runners.get(one.ppid) for one in mine]
+    masks = [one.mask or (above.mask if above else "") for one, above in zip(mine, parents, strict=True)]
+    told = [cpu_set(mask) for mask in masks if mask]
+    return frozenset().union(*told) if 2 * len(told) >= len(mine) else frozenset()
 
 
 def crowded_or_late(here: NodeCpu, crowded: bool) -> bool:

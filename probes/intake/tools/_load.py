@@ -10,7 +10,7 @@ from probes.catalog._load_facts import Load, Process
 
 def load(**told: Any) -> Load:
     values: dict[str, Any] = {one.name: None for one in fields(Load)}
-    return Load(**(values | {"processes": (), "quotas": (), "source": "file"} | told))
+    return Load(**(values | {"processes": (), "quotas": (), "source": "file", "cpus_full": "", "cpus_free": ""} | told))
 
 
 def process(pid: int, comm: str, cpu: float | None, **told: Any) -> Process:

@@ -1,4 +1,4 @@
-"""lscpu, numactl -H and nproc: how many CPUs a node has. nproc alone is a number in a file of that name."""
+"""lscpu, numactl -H and nproc: how many CPUs a node has. nproc is a number alone in its line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from probes.intake.tools.limits import quiet
 _LSCPU = re.compile(r"^(CPU\(s\)|Core\(s\) per socket|Socket\(s\)|NUMA node\(s\)):\s{1,40}(\d{1,6})\s*$", re.M)
 _NUMACTL = re.compile(r"^node \d{1,3} cpus:((?: \d{1,5}){0,4096})\s*$", re.M)
 
+_ALONE = re.compile(r"^\s{0,8}(\d{1,4})\s{0,8}$", re.M)
+
 
 def fits(head: str, name: str) -> bool:
     if re.search(r"^CPU\(s\):\s{1,40}\d", head, re.M) or re.search(r"^available: \d{1,3} nodes", head, re.M):
         return True
-    return "nproc" in name.lower() and bool(re.fullmatch(r"\s{0,8}\d{1,5}\s{0,8}", head))
+    return "nproc" in name.lower() and bool(_ALONE.search(head[:20_000]))
 
 
 def read(text: str) -> Settings:
@@ -27,8 +29,9 @@ def read(text: str) -> Settings:
     nodes = _NUMACTL.findall(text)
     if nodes:
         return Settings(cpus=len({cpu for one in nodes for cpu in one.split()}), numa_nodes=len(nodes))
-    if (alone := whole(text)) is not None and alone > 0:
-        return Settings(cpus=alone)
+    alone = [value for one in _ALONE.findall(text[:262_144]) if (value := whole(one))]
+    if len(set(alone)) == 1:  # among the output of other commands that were typed with it
+        return Settings(cpus=alone[0])
     raise refuse("what lscpu, numactl -H or nproc print", text)
 
 

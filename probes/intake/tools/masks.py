@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from probes.catalog._load_facts import ranges_of
 from probes.catalog._net_facts import Mask, Settings
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
@@ -12,11 +14,14 @@ from probes.intake.tools.limits import quiet
 
 _TASKSET = re.compile(r"^pid (\d{1,10})'s current affinity (list|mask): ([0-9a-fA-F,-]{1,2000})\s*$")
 _GREP = re.compile(r"^/?(?:proc/)?(?:\d{1,10}/task/)?(\d{1,10})/status:Cpus_allowed_list:\s{1,8}([\d,-]{1,2000})")
-_COMM = re.compile(r"^\s{0,4}(?:#|pid)?\s{0,2}(\d{1,10})[ :]{1,4}\(?([\w/.:-]{2,40})\)?")
+_BARE = re.compile(r"^Cpus_allowed_list:\s{1,8}([\d,-]{1,2000})$")
+_PATH = re.compile(r"proc[_/](\d{1,10})(?:[_/]task[_/](\d{1,10}))?[_/]status")
 
 
 def fits(head: str, name: str) -> bool:
-    return "'s current affinity " in head or any(_GREP.match(line) for line in list(lines_of(head, 400))[:40])
+    return "'s current affinity " in head or any(
+        _GREP.match(line) or (_BARE.match(line) and _PATH.search(name)) for line in list(lines_of(head, 400))[:40]
+    )
 
 
 def read(text: str) -> Settings:
@@ -26,6 +31,8 @@ def read(text: str) -> Settings:
             found.append(
                 Mask(int(one[1]), one[3] if one[2] == "list" else ranges(int(one[3].replace(",", "")[:1024], 16)))
             )
+        elif one := _BARE.match(line.strip()):
+            found.append(Mask(0, one[1]))
         elif one := _GREP.match(line.strip()):
             found.append(Mask(int(one[1]), one[2]))
     if not found:
@@ -35,14 +42,20 @@ def read(text: str) -> Settings:
 
 def ranges(mask: int) -> str:
     """A mask of bits as ranges: 0xf is 0-3."""
-    cpus = [place for place in range(min(mask.bit_length(), 4096)) if mask >> place & 1]
-    parts: list[list[int]] = []
-    for cpu in cpus:
-        if parts and parts[-1][1] == cpu - 1:
-            parts[-1][1] = cpu
-        else:
-            parts.append([cpu, cpu])
-    return clean(",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts))
+    return clean(ranges_of(place for place in range(min(mask.bit_length(), 4096)) if mask >> place & 1))
 
 
-TOOL = Tool("masks", "host.settings", fits, read, quiet, host_in)
+def named(facts: Settings, path: str) -> Settings:
+    """Whose a line of `grep Cpus_allowed_list /proc/12/status` is, by the command or path. Without, it is left out."""
+    told = [int(one[2] or one[1]) for one in _PATH.finditer(path)]
+    found, place = [], 0
+    for mask in facts.masks:
+        if not mask.pid:
+            mask = replace(mask, pid=told[place] if place < len(told) else 0)
+            place += 1
+        if mask.pid:
+            found.append(mask)
+    return replace(facts, masks=tuple(found))
+
+
+TOOL = Tool("masks", "host.settings", fits, read, quiet, host_in, named)

@@ -1,8 +1,12 @@
-"""mpstat and vmstat: what all CPUs do together. Of several intervals the average, or the last."""
+"""mpstat, sar -u and vmstat: what all CPUs do together, and each where that is told. Of several intervals the average,
+or the last.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator, Mapping
 
 from probes.catalog._load_facts import CpuUse, Load
 from probes.core import lines_of
@@ -10,40 +14,91 @@ from probes.intake.tools import Tool
 from probes.intake.tools._load import load
 from probes.intake.tools._text import number, refuse, whole
 from probes.intake.tools.pidstat import _SYSTEM, host
+from probes.intake.tools.process_table import by_cpu
 
-_MPSTAT = re.compile(r"\bCPU\s{1,8}%usr\s{1,8}%nice\s{1,8}%sys\s{1,8}%iowait")
-_VMSTAT = re.compile(r"^\s{0,4}r\s{1,6}b\s{1,8}swpd\s{1,8}free\s", re.M)
+_MPSTAT = re.compile(r"\bCPU\s{1,8}%us(?:r|er)\s{1,8}%nice\s{1,8}%sys(?:tem)?\s{1,8}%iowait")
+_VMSTAT = re.compile(r"^\s{0,4}r\s{1,20}b\s{1,20}swpd\s{1,20}free\s", re.M)
+_NODENAME = re.compile(r'"nodename"\s{0,4}:\s{0,4}"([\w.-]{1,80})"')
+_JSON = re.compile(r'^\s{0,8}\{\s{0,8}"sysstat"\s{0,4}:')
+_SUMMARY = re.compile(
+    r"\bCPUs? (\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?){0,64})[^\n%]{0,20}%idle {1,4}(\d{1,3}(?:\.\d{1,3})?)"
+)
 
 
 def fits(head: str, name: str) -> bool:
-    return bool(_MPSTAT.search(head) or _VMSTAT.search(head))
+    if head.lstrip()[:1] == "{":
+        return bool(_JSON.match(head)) and '"cpu-load"' in head
+    return bool(_MPSTAT.search(head) or _VMSTAT.search(head) or (len(head) < 4096 and _SUMMARY.search(head)))
 
 
 def read(text: str) -> Load:
+    if text.lstrip()[:1] == "{":
+        return _json(text)
     system = _SYSTEM.search(text[:2000])
     cpus = int(system[2]) if system else None
     if _VMSTAT.search(text[:65536]):
         return _vmstat(text)
     heads: list[str] = []
-    use = None
-    averaged = False
+    rows: dict[str, dict[str, float]] = {}
+    averaged: set[str] = set()
     for line in lines_of(text, 600):
-        words = line.split()
+        words = line.replace(",", ".").split()
         if "CPU" in words:
-            heads = words[words.index("CPU") :] if "%usr" in words else []
-        elif heads and "all" in words and not averaged:
-            row = dict(zip(heads, words[words.index("all") :], strict=False))
-            part = {key: number(value) or 0.0 for key, value in row.items() if key != "CPU"}
-            averaged = words[0].startswith("Average")
-            if "%idle" in part:
-                system_ = part.get("%sys", 0.0) + part.get("%irq", 0.0) + part.get("%soft", 0.0)
-                use = CpuUse(
-                    round(part.get("%usr", 0.0) + part.get("%nice", 0.0), 2), round(system_, 2),
-                    part.get("%iowait", 0.0), part.get("%steal", 0.0), part["%idle"],
-                )  # fmt: skip
-    if use is None:
-        raise refuse("a row 'all' as mpstat prints it", text)
-    return load(cpu=use, cpus=cpus)
+            heads = words[words.index("CPU") :]
+        elif len(heads) > 1 and len(words) >= len(heads) and _is_cpu(cpu := words[-len(heads)]):
+            if cpu in averaged:
+                continue
+            if words[0].startswith("Average"):
+                averaged.add(cpu)
+            rows[cpu] = {
+                key: number(value) or 0.0 for key, value in zip(heads[1:], words[-len(heads) + 1 :], strict=True)
+            }
+    rows = {cpu: row for cpu, row in rows.items() if "%idle" in row}
+    told = _SUMMARY.findall(text[:4096]) if not rows else []
+    if not rows and not told:
+        raise refuse("rows as mpstat or sar -u print them", text)
+    idle = {int(cpu): row["%idle"] for cpu, row in rows.items() if cpu.isdecimal()}
+    for spans, left in told:
+        idle |= dict.fromkeys(_cpus(spans), float(left))
+    if told and cpus is None:
+        cpus = max(idle, default=-1) + 1 or None
+    return load(cpu=_use(rows["all"], "%") if "all" in rows else None, cpus=cpus, **by_cpu(idle))
+
+
+def _is_cpu(word: str) -> bool:
+    return word == "all" or (word.isdecimal() and len(word) < 5)
+
+
+def _cpus(spans: str) -> Iterator[int]:
+    for span in spans.split(","):
+        first, _, last = span.partition("-")
+        yield from range(int(first), min(int(last or first), 8191) + 1)
+
+
+def _use(row: Mapping[str, float], mark: str) -> CpuUse:
+    def of(*names: str) -> float:
+        return round(sum(row.get(mark + name, 0.0) for name in names), 2)
+
+    return CpuUse(
+        of("usr", "user", "nice"), of("sys", "system", "irq", "soft"), of("iowait"), of("steal"), row[f"{mark}idle"]
+    )
+
+
+def _json(text: str) -> Load:
+    """mpstat -o JSON: the last of its intervals."""
+    try:
+        one = json.loads(text)["sysstat"]["hosts"][0]
+        loads = {str(row["cpu"]): row for row in one["statistics"][-1]["cpu-load"]}
+        rows = {
+            cpu: {key: float(value) for key, value in row.items() if isinstance(value, int | float)}
+            for cpu, row in loads.items()
+        }
+        idle = {int(cpu): row["idle"] for cpu, row in rows.items() if cpu.isdecimal()}
+        use = _use(rows["all"], "") if "all" in rows else None
+        cpus = one.get("number-of-cpus")
+        return load(cpu=use, cpus=cpus if isinstance(cpus, int) else None, **by_cpu(idle))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise refuse("what mpstat -o JSON prints", text) from error
 
 
 def _vmstat(text: str) -> Load:
@@ -73,4 +128,11 @@ def _vmstat(text: str) -> Load:
     return load(cpu=use, runnable=min(waiting, default=None), blocked=min(blocked, default=None))
 
 
-TOOL = Tool("mpstat", "host.load", fits, read, host=host)
+def named_host(text: str) -> str:
+    if text.lstrip()[:1] == "{":
+        found = _NODENAME.search(text[:2000])
+        return found[1] if found else ""
+    return host(text)
+
+
+TOOL = Tool("mpstat", "host.load", fits, read, host=named_host)

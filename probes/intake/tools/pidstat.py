@@ -23,6 +23,8 @@ _SYSTEM = re.compile(
 def _begin(words: list[str]) -> int | None:
     if "PID" not in words and "TGID" not in words or "Command" not in words:
         return None
+    if any(word.startswith("CPU%") for word in words):  # htop
+        return None
     return next((place for place, word in enumerate(words) if word in ("UID", "USER", "PID", "TGID")), None)
 
 

@@ -1,4 +1,4 @@
-"""Tables of processes with their share of the CPU: top -b, ps with any columns, one row a process or a thread.
+"""Tables of processes with their share of the CPU: top -b, htop, ps with any columns, one row a process or a thread.
 
 ps prints an average over the process's life, top the time since its last screen: of several screens the last counts.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from probes.catalog._load_facts import CpuUse, Load, Process
+from probes.catalog._load_facts import CpuUse, Load, Process, ranges_of
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._load import load, process
@@ -18,14 +18,27 @@ MOST = 4096
 _SUMMARY = re.compile(r"^%?Cpu\(s\):(.{10,160})$")
 _PART = re.compile(r"([\d.]{1,6})[ %]{1,2}(us|sy|ni|id|wa|hi|si|st)\b")
 _LOADS = re.compile(r"load averages?: ([\d.]{1,9}),? {1,2}([\d.]{1,9}),? {1,2}([\d.]{1,9})")
-_CPU = ("%CPU", "PCPU", "C", "CP")
+_EACH = re.compile(r"^%?Cpu(\d{1,4})\s{0,4}:(.{10,160})$")  # top, after 1 was pressed: a line a CPU
+_CPU = ("%CPU", "PCPU", "C", "CP", "CPU%")
+_THREAD = ("LWP", "TID", "SPID")
+_ON = ("PSR", "P", "CPUID")  # the CPU that it was last on
+_THREADS = ("NLWP", "THCNT", "nTH")
 _NAME = ("COMMAND", "CMD", "COMM", "ARGS", "UCMD")
 
 
 def columns(line: str) -> dict[str, int] | None:
-    """Column name -> place, for the head of a table with processes and their CPU."""
-    words = line.split()
-    if len(words) > 40 or "PID" not in words or not set(_CPU) & set(words) or not set(_NAME) & set(words):
+    """Column name -> place, for the head of a table with processes and their CPU, or where and how many they are."""
+    words = re.sub(r"[^\x20-\x7e]|\[|\]", " ", line[:1000]).split()
+    words = ["COMMAND" if word == "Command" else word for word in words]
+    tells = (*_CPU, "PSR", "CPUID", *_THREADS)
+    if {"%usr", "%wait", "%guest", "cswch/s"} & set(words):  # pidstat
+        return None
+    if (
+        len(words) > 40
+        or not {"PID", *_THREAD} & set(words)
+        or not set(tells) & set(words)
+        or not set(_NAME) & set(words)
+    ):
         return None
     return {word: place for place, word in reversed(list(enumerate(words)))}
 
@@ -39,6 +52,7 @@ def read(text: str) -> Load:
     heads: dict[str, int] | None = None
     each = 0
     rows: dict[int, Process] = {}
+    idle: dict[int, float] = {}
     use, loads, top, fields_ = None, (None, None, None), False, 0  # type: CpuUse | None, tuple[float | None, ...], bool, int
     for line in lines_of(text, 2000):
         if found := _LOADS.search(line):
@@ -47,8 +61,11 @@ def read(text: str) -> Load:
             each = 1
         elif found := _SUMMARY.match(line):
             use, top = _use(found[1]), True
+        elif found := _EACH.match(line):
+            if (part := _use(found[2])) is not None:
+                idle[int(found[1])] = part.idle
         elif (new := columns(line)) is not None:
-            heads, rows, fields_ = new, {}, len(line.split())
+            heads, rows, fields_ = new, {}, len(re.sub(r"[^\x20-\x7e]", " ", line).split())
         elif heads is not None and len(rows) < MOST:
             _take(rows, heads, fields_, line, top)
     if each:
@@ -59,7 +76,7 @@ def read(text: str) -> Load:
     runnable = sum(one.state[:1] == "R" for one in busiest) if any(one.state for one in busiest) else None
     return load(
         load1=loads[0], load5=loads[1], load15=loads[2], cpu=use, processes=tuple(busiest[:400]),
-        runnable=runnable if top else None,
+        runnable=runnable if top else None, **by_cpu(idle),
     )  # fmt: skip
 
 
@@ -76,22 +93,40 @@ def _take(rows: dict[int, Process], heads: dict[str, int], count: int, line: str
     last = next(name for name in _NAME if name in heads)
     words = line.split(None, count - 1) if heads[last] == count - 1 else line.split()
     row = {name: words[place] for name, place in heads.items() if place < len(words)}
-    pid = whole(row.get("PID", ""))
-    share = next((number(row[name]) for name in _CPU if name in row), None)
-    if pid is None or share is None or last not in row:
+    thread = next((whole(row[name]) for name in _THREAD if name in row), None)
+    pid = whole(row.get("PID", "")) if "PID" in heads else thread
+    share = next((number(row[name].rstrip("%").replace(",", ".")) for name in _CPU if name in row), None)
+    if pid is None or (share is None and set(_CPU) & set(heads)) or last not in row:
         return
     args = clean(row[last].strip())[:400]
     state = next((row[name] for name in ("S", "STAT", "STATE") if name in row), "")
-    threads = next((whole(row[name]) for name in ("NLWP", "THCNT", "nTH") if name in row), None)
+    threads = next((whole(row[name]) for name in _THREADS if name in row), None)
     comm = clean(row["COMM"])[:64] if "COMM" in row else name_of(args)
+    on = next((whole(row[name]) for name in _ON if name in row), None)
+    seen_on = (on,) if on is not None else ()
+    runs = int(state[:1] == "R") if thread is not None else None
     if pid in rows:  # a row a thread
         there = rows[pid]
-        rows[pid] = replace(there, cpu_percent=round((there.cpu_percent or 0.0) + share, 1))
+        total = None if share is None else round((there.cpu_percent or 0.0) + share, 1)
+        more = tuple(sorted({*there.seen_on, *seen_on}))
+        rows[pid] = replace(there, cpu_percent=total, seen_on=more, running=(there.running or 0) + (runs or 0))
         return
     rows[pid] = process(
         pid, comm, share, ppid=whole(row.get("PPID", "")) or 0, state=state[:1], args=args, threads=threads,
-        lifetime=not top, user=clean(row.get("USER", row.get("UID", "")))[:32],
+        lifetime=not top and "CPU%" not in heads, user=clean(row.get("USER", row.get("UID", "")))[:32],
+        seen_on=seen_on, running=runs,
     )  # fmt: skip
+
+
+FULL, FREE = 5.0, 80.0  # percent of idle time; judgement
+
+
+def by_cpu(idle: dict[int, float]) -> dict[str, str]:
+    """Which CPUs have no time left, and which have nearly all, where each is told."""
+    return {
+        "cpus_full": ranges_of(cpu for cpu, left in idle.items() if left < FULL),
+        "cpus_free": ranges_of(cpu for cpu, left in idle.items() if left > FREE),
+    }
 
 
 def name_of(args: str) -> str:

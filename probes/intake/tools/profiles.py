@@ -7,7 +7,15 @@ Errors   ParseError when the lines are not of this form
 
 from __future__ import annotations
 
-from probes.catalog._profile import findings, is_profile, parse_profile
+from dataclasses import replace
+
+from probes.catalog._profile import Profile, findings, is_of_lock, is_profile, parse_profile
 from probes.intake.tools import Tool
 
-TOOL = Tool("profile", "rank.profile", lambda head, name: is_profile(head), parse_profile, findings)
+
+def named(facts: Profile, path: str) -> Profile:
+    """A file that is called so holds only samples with the interpreter's lock."""
+    return replace(facts, lock=facts.lock or is_of_lock("", path.rpartition("/")[2]))
+
+
+TOOL = Tool("profile", "rank.profile", lambda head, name: is_profile(head), parse_profile, findings, named=named)

@@ -12,28 +12,33 @@ from dataclasses import replace
 
 from probes.catalog._load_facts import Load, Process
 from probes.intake.tools import Tool
-from probes.intake.tools._load import load
+from probes.intake.tools._load import load, process
 from probes.intake.tools._text import host_in, refuse
 
 _BARE = re.compile(r"\s{0,8}(\d{1,19}) (\d{1,19}) (\d{1,12})\s{0,8}$")
+_AMONG = re.compile(r"^(\d{9,19}) (\d{6,19})(?: (\d{1,12}))?$", re.M)  # below a command, with its turns or cut off
 _NAMED = re.compile(
     r"^(?:==> )?/?(?:proc/)?(?:(?:\d{1,10}|self)/)?(?:task/)?(\d{1,10})/schedstat(?::| <==\n)\s{0,4}"
     r"(\d{1,19}) (\d{1,19}) \d{1,12}$",
     re.M,
 )
-_PATH = re.compile(r"(?:^|/)(\d{1,10})/schedstat$")
+_PATH = re.compile(r"(?:^|[/_])(?:(\d{1,10})[/_]task[/_])?(\d{1,10})[/_]schedstat")
 LEAST_NS = 10**9  # of waiting: less is no burden, whatever its share; judgement
 
 
 def fits(head: str, name: str) -> bool:
-    return bool(_NAMED.search(head)) or (name == "schedstat" and bool(_BARE.match(head)))
+    return bool(_NAMED.search(head)) or ("schedstat" in name and bool(_AMONG.search(head) or _BARE.match(head)))
 
 
 def read(text: str) -> Load:
-    """A bare line has pid 0 until the file's path tells it."""
+    """A bare line has pid 0 until the file's path tells it: several are looks at one, or at several in their order."""
     bare = _BARE.match(text)
     rows = [("0", bare[1], bare[2])] if bare else _NAMED.findall(text[:4_194_304])
-    found = {}
+    found: dict[int, Process] = {}
+    if not rows:
+        among = [(int(one[0]), int(one[1])) for one in _AMONG.findall(text[:262_144])[:64]]
+        if among:
+            return load(processes=tuple(process(0, "", None, ran_ns=ran, waited_ns=waited) for ran, waited in among))
     for pid, ran, waited in rows[:20_000]:
         found[int(pid)] = _process(int(pid), int(ran), int(waited))
     if not found:
@@ -47,11 +52,15 @@ def _process(pid: int, ran: int, waited: int) -> Process:
 
 
 def named(facts: Load, path: str) -> Load:
-    """Whose it is, by the path. Without, nothing is told."""
-    found = _PATH.search(path)
-    known = [
-        replace(one, pid=int(found[1])) if not one.pid and found else one for one in facts.processes if one.pid or found
-    ]
+    """Whose it is, by the path or command. Without, nothing is told."""
+    told = list(dict.fromkeys((int(one[2]), int(one[1] or 0)) for one in _PATH.finditer(path)))
+    known, place = [], 0
+    for one in facts.processes:
+        if not one.pid and told:
+            pid, above = told[place % len(told)]
+            one = replace(one, pid=pid, ppid=above if above != pid else 0)
+            place += 1
+        known += [one] if one.pid else []
     return replace(facts, processes=tuple(known))
 
 

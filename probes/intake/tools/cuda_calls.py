@@ -1,0 +1,101 @@
+"""Summaries of CUDA calls: nsys stats (cuda_api_sum, also as CSV and of older versions) and torch.profiler's table.
+
+    Time (%)  Total Time (ns)  Num Calls   Avg (ns)  ...  Name
+        68.1   41,220,918,331     81,900   503,308.0 ...  cudaStreamSynchronize
+
+                         Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg    # of Calls
+              aten::item             0.10%       1.000ms        45.00%     450.000ms       1.000ms           450
+
+Source: NVIDIA Nsight Systems user guide (stats reports); torch/autograd/profiler_util.py
+Units   ns
+Errors  ParseError where no call of CUDA stands in it
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+
+from probes.catalog._cuda_calls import CudaCalls
+from probes.core import Finding, clean, lines_of
+from probes.intake.tools import Tool
+from probes.intake.tools._text import host_in, number, refuse
+
+_HEAD = re.compile(r"Time ?\(%\).{1,40}Total Time(?: ?\(ns\))?.{1,40}(?:Num )?(?:Calls|Instances)", re.I)
+_ROW = re.compile(
+    r"^\s{0,12}(\d{1,3}\.\d{1,2})\s{1,12}([\d,]{1,26})\s{1,12}([\d,]{1,16})\s.{0,200}?\s(cu[A-Za-z]\w{3,60})\s*$"
+)
+_TORCH = re.compile(r"\bName\s{1,200}Self CPU %\s{1,8}Self CPU\s{1,12}CPU total %")
+_TIME = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ns|us|μs|ms|s)$")
+_NS = {"ns": 1.0, "us": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
+SYNC = re.compile(
+    r"(?:cuda|cu|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_\w{1,8})?|aten::item|aten::_local_scalar_dense"
+)
+COPY = re.compile(r"(?:cuda|cu|hip)Memcpy\w{0,30}")
+LAUNCH = re.compile(r"(?:cuda|cu|hip)LaunchKernel\w{0,12}|(?:cuda|cu|hip)GraphLaunch\w{0,12}")
+
+
+def fits(head: str, name: str) -> bool:
+    if _TORCH.search(head):
+        return True
+    return bool(_HEAD.search(head)) and any(
+        word in head for word in ("cudaLaunchKernel", "cuLaunchKernel", "Synchronize")
+    )
+
+
+def read(text: str) -> CudaCalls:
+    rows = list(_torch_rows(text)) if _TORCH.search(text[:262_144]) else list(_nsys_rows(text))
+    calls: dict[str, tuple[float, int]] = {}
+    for name, spent, count in rows:
+        kind = next((key for key, pattern in _KINDS if pattern.fullmatch(name)), "other")
+        total, many = calls.get(kind, (0.0, 0))
+        calls[kind] = (total + spent, many + count)
+    if not calls:
+        raise refuse("rows of CUDA calls as nsys stats or torch.profiler print them", text)
+    syncs = [(spent, name) for name, spent, _ in rows if SYNC.fullmatch(name)]
+    waits, launches, copies = (calls.get(kind, (0.0, 0)) for kind in ("sync", "launch", "copy"))
+    total = sum(spent for spent, _ in calls.values())
+    most = clean(max(syncs)[1])[:60] if syncs else ""
+    return CudaCalls(round(total), round(waits[0]), waits[1], launches[1], copies[1], most)
+
+
+_KINDS = (("sync", SYNC), ("copy", COPY), ("launch", LAUNCH))
+
+
+def _nsys_rows(text: str) -> list[tuple[str, float, int]]:
+    found = []
+    for line in lines_of(text, 1000):
+        if row := _ROW.match(line):
+            found.append((row[4].split("_v")[0], float(row[2].replace(",", "")), int(row[3].replace(",", ""))))
+        elif line.count(",") > 5 and line[:1].isdigit():
+            cells = next(csv.reader([line]))
+            spent, count = number(cells[1]), number(cells[2])
+            if spent is not None and count is not None and cells[-1].startswith("cu"):
+                found.append((cells[-1].split("_v")[0], spent, int(count)))
+        if len(found) > 4096:
+            break
+    return found
+
+
+def _torch_rows(text: str) -> list[tuple[str, float, int]]:
+    """Of torch's table the own time of each call of CUDA."""
+    found = []
+    for line in lines_of(text, 2000):
+        words = line.split()
+        if len(words) < 6 or not words[-1].isdecimal():
+            continue
+        name = words[0]
+        times = [float(one[1]) * _NS[one[2]] for word in words[1:] if (one := _TIME.match(word))]
+        if times and name.startswith(("cuda", "cu", "hip")):
+            found.append((name, times[0], int(words[-1])))
+    return found
+
+
+def findings(facts: CudaCalls) -> list[Finding]:
+    share = 100 * facts.sync_ns / facts.total_ns if facts.total_ns else 0.0
+    return [
+        Finding("rank.cuda_calls", "info", f"{share:.0f} % of the time in CUDA calls is waiting for the device", {})
+    ]
+
+
+TOOL = Tool("CUDA calls", "rank.cuda_calls", fits, read, findings, host_in)
