@@ -284,6 +284,12 @@ def test_names_of_killed_processes_may_hold_brackets(name: str) -> None:
 # Hostile input
 
 
+def test_a_number_that_no_clock_reaches_is_no_time() -> None:
+    log = parse(sectioned("[99999999999999.5] NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus."))
+    assert [xid.first_at for xid in log.xids] == [None]
+    assert [finding.severity for finding in findings(log)] == ["bad"]
+
+
 @pytest.mark.parametrize(
     "piece",
     [

@@ -292,3 +292,10 @@ def test_a_saved_report_is_read_too() -> None:
 def test_counts_of_ranks_in_step_are_not_repeated() -> None:
     report = of_json(recorded("json_in_step")[0])
     assert counted(report.communicators[0].members) == ()
+
+
+def test_numbers_without_end_in_an_answer_are_refused_with_a_reason() -> None:
+    text = recorded("json_behind")[0]
+    assert '"rank":0,' in text, "else nothing is spoiled"
+    with pytest.raises(ParseError, match="RAS"):
+        of_json(text.replace('"rank":0,', '"rank":1e999,', 1))

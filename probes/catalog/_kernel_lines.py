@@ -17,6 +17,7 @@ from probes.core import lines_of
 
 _FACILITIES = {"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"}
 _LEVELS = {"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"}
+LONGEST_UP_S = 1e10  # since boot: more is no time
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -101,6 +102,8 @@ def _bracket(rest: str, clock: Clock) -> Line | None:
     word = inside.strip()
     if word.replace(".", "", 1).isdigit() and word.isascii():
         mono = float(word)
+        if mono > LONGEST_UP_S:
+            return None
         # journalctl -o short-monotonic puts the node and the writer between
         message = text.partition(" kernel: ")[2] if " kernel: " in text[:90] else text
         return Line(clock.wall(mono), mono, f"[{word}]", message.strip())

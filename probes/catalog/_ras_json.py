@@ -30,7 +30,7 @@ def of_json(text: str) -> Report:
         said = json.loads(_NO_COMMA.sub(r"\1,\2", text))
         communicators = said["communicators"]
         found = tuple(_communicator(one) for one in communicators)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ParseError(f"expected RAS's JSON ({type(error).__name__}: {error}), found {text[:60]!r}") from None
     if sum(len(one.members) for one in found) > MANY_MEMBERS:
         raise ParseError(f"RAS names more than {MANY_MEMBERS} ranks: the answer was not reduced on the node")

@@ -24,7 +24,16 @@ LONG_S = 10.0  # judgement: from here on a collective stands; before, a slow ste
 YOUNG_S = 2.0  # judgement: below this nothing is said of a collective that waits
 FEW = 8  # judgement: where more than one in so many dumps is missing, nobody collected them
 STEPS = 2  # the first may have been all but done
-GOING_ON = {"progress", "dump_signal", "dump_written", "checkpoint", "bandwidth"}
+GOING_ON = {
+    "progress",
+    "step_times",
+    "phase_time",
+    "slow_rank",
+    "dump_signal",
+    "dump_written",
+    "checkpoint",
+    "bandwidth",
+}
 _P2P = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})")
 
 
