@@ -14,18 +14,13 @@ from dataclasses import dataclass, replace
 from probes.diagnosis import rules
 from probes.diagnosis.collectives import Stalls
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
-from probes.diagnosis.ended import ended_well
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
 from probes.diagnosis.suspects import ranks_said
+from probes.diagnosis.well import signs
 from probes.topology import Topology
 
 log = logging.getLogger(__name__)
-
-# What a job that goes on shows when it is slow: that it goes on is then no sign that nothing is wrong.
-SLOW = frozenset({"last_by_duration", "last_by_call", "in_device_sync_twice", "sync_in_profile", "lock_held_twice",
-    "callbacks_in_profile", "hotspot", "throttled_much", "threads_over_cores", "masks_collide", "link_slow",
-    "waits_to_send_many", "packets_lost"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +97,7 @@ class Diagnoser:
         told = {name: self._ask(name, rule, evidence) for name, rule in all_rules().items()}
         found = [one for rule in told.values() for one in rule.hypotheses]
         failed = {name: rule.failed for name, rule in told.items() if rule.failed}
-        slow = any(signal in SLOW for one in found for signal in one.signals)
-        quiet: tuple[str, ...] = ("training_advances",) if _advances(evidence, failed) and not slow else ()
-        if found and all(one.signals[:1] == ("abort_at_exit",) for one in found):
-            quiet += ("ended_after_work",)
-        on = _going_on(evidence) if "training_advances" in quiet else ()
-        if (ended := ended_well(evidence)) and not slow:
-            quiet, on = (*quiet, "completed_by_scheduler"), (*on, *ended)
+        quiet, on = signs(evidence, found, _advances(evidence, failed))
         ranked = rank(found, quiet, on, _gap(evidence))
         ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
         diagnosis = Diagnosis(ranked, path_states(evidence, ranked), failed)
@@ -148,15 +137,6 @@ def _of_two_jobs(evidence: Evidence) -> tuple[Reason, ...]:
     told = " and ".join(str(size) for size in sorted(sizes)[:4])
     says = f"these dumps tell of jobs of {told} ranks: two jobs may lie in one folder"
     return (Reason(says, sizes[min(sizes)]),)
-
-
-def _going_on(evidence: Evidence) -> tuple[Reason, ...]:
-    """On what it stands that training goes on: the dumps in which nobody waits."""
-    if stepped := evidence.stalls.stepped:
-        return (Reason("the log tells of further steps after the ranks were asked for their dumps", stepped),)
-    dumps = [one for one in evidence.of("rank.flight_recorder") if one.facts.dumps]
-    says = "work of the ranks ended a moment before this dump, and nobody waits"
-    return tuple(Reason(says, one.ref) for one in dumps[:4])
 
 
 def _gap(evidence: Evidence) -> str:
