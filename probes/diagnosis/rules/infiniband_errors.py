@@ -143,7 +143,8 @@ def _by_errors(evidence: Evidence, errors: list[Said]) -> Iterator[Hypothesis]:
     elif len(reporters) == 1 and len(named) > 1:
         blamed = [(next(iter(reporters)), "reports_many_peers")]
     elif len(named) == 1 and len(reporters) == 1:
-        blamed = [(next(iter(reporters)), "one_pair_fails"), (most, "one_pair_fails")]
+        signal = "one_pair_fails" if sum(one[0].count for one in errors) > 1 else "one_pair_fails_once"
+        blamed = [(next(iter(reporters)), signal), (most, signal)]
     elif len(_pairs(reporters)) == 1:
         blamed = [(node, "one_pair_fails") for node in sorted(_pairs(reporters).pop())]
     elif len(named[most]) > 1 and all(2 * len(by) <= len(named[most]) for peer, by in named.items() if peer != most):
