@@ -21,7 +21,6 @@ from probes.intake.tools import Tool
 _GPU = re.compile(r"GPU: (\d{1,3})\s{0,8}$")
 _PAIR = re.compile(r"(\s{1,24})([A-Z][A-Z0-9_]{1,40}): ?([^\n]{0,120})$")
 _TABLE = re.compile(r"GPU {1,12}(?:XCP {1,12})?POWER {1,12}|GPU {1,12}(?:XCP {1,12})?PVIOL ")
-_ROCM_TABLE = re.compile(r"(?:Device|GPU) {1,12}(?:Node )?[^\n]{0,160}\bPower[^\n]{0,160}GPU%")
 # key of the tool, as a pattern -> our name. The first that fits a key counts.
 _KEYS = tuple(
     (re.compile(pattern, re.I), name)
