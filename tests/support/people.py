@@ -16,7 +16,8 @@ from tests.support.server import BASE, Golden15
 def manage(server: Golden15, *arguments: str) -> str:
     """What a management command of that server prints."""
     command = [sys.executable, "manage.py", *arguments]
-    done = subprocess.run(command, cwd=BASE, env=server.env, check=True, timeout=60, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=BASE, env=server.env, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(arguments)[:200]}: {done.stderr[-2000:]}"
     return done.stdout
 
 
