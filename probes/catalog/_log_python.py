@@ -106,8 +106,15 @@ _SAVE = (
     r"(?i:\b(?P<name3>load|sav|writ|read|restor|resum)(?:e|ing)?_(?:from_)?(?:checkpoint|state_dict)\b"
     r"[^\n\d]{0,60}\d{1,9} ?(?:/|of) ?\d{1,9}\b"  # a function's name, and how much it has done
     r"|(?P<name>sav|load|writ|wrot|restor|resum|upload|gather|consolidat)\w{0,4}\b.{0,60}?"
-    r"(?:checkpoint|state[_ ]dict)"
+    r"(?:checkpoint|state[_ ]dict|optimi[sz]er[_ ]states?\b)"
     r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|wrot|restor|upload|done|finish|complet)\w{0,4})"
+)
+
+# How much of one file of it: "wrote distrib_optim.pt 92.4 / 1091.8 GB", "uploading shard_3.distcp: 40%".
+_FILE_OF_IT = (
+    r"(?i:\b(?P<name>sav|load|writ|wrot|upload|download|flush|copy|copi|dump|restor|serializ)\w{0,5}\b)[^\n]{0,120}?"
+    r"(?:\.pth?|\.ckpt|\.safetensors|\.distcp|\.zarr|_states)\b[^\n%]{0,60}?"
+    r"\d(?: ?[kKMGT]i?B)? ?(?:/ ?\d|of \d|%)"
 )
 
 # A part of the work in which ranks meet, with its time: "reward gather 21.8s", "all_reduce of metrics took 512 ms".
@@ -133,7 +140,14 @@ _WORDS = (
     shape(
         "checkpoint", "aving ", r"(?P<name>Saving|saving) \S{0,300}?(?:\.pth?|\.ckpt|\.safetensors|\.distcp|_states)\b"
     ),
-    *(shape("checkpoint", word, _SAVE) for word in ("heckpoint", "CHECKPOINT", "state_dict", "state dict")),
+    *(
+        shape("checkpoint", word, _SAVE)
+        for word in ("heckpoint", "CHECKPOINT", "state_dict", "state dict", "izer state", "izer_state")
+    ),
+    *(
+        shape("checkpoint", word, _FILE_OF_IT)
+        for word in (".pt", ".ckpt", ".safetensors", ".distcp", ".zarr", "_states")
+    ),
     shape(
         "progress",
         "%|",

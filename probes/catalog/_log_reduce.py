@@ -64,6 +64,7 @@ WORDS = (
     ("words", 4, 4, (
         "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
         "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
+        "izer state", "izer_state", ".pt", ".ckpt", ".safetensors", ".distcp", ".zarr", "_states",
     )),
     ("words", 6, 12, ("ffected ranks", "MxRtt/Rnk", "elative performance", "Rank=", "across ranks (", "...: (")),
     ("words", 1, 2, (

@@ -137,7 +137,8 @@ class Settings:
     cpus: int | None = None  # logical, online
     cores: int | None = None
     numa_nodes: int | None = None
-    env: Mapping[str, str] = field(default_factory=dict)  # OMP_NUM_THREADS and its like
+    env: Mapping[str, str] = field(default_factory=dict)  # OMP_NUM_THREADS, NCCL_ALGO and their like
+    envs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of several pods or containers, by name
     sm_lid: int | None = None
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit

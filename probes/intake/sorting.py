@@ -31,7 +31,7 @@ from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, process_table, tools_of
+from probes.intake.tools import Tool, environment, process_table, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -183,6 +183,8 @@ class _Sorter:
     def _process(self, item: Item, known: Known) -> None:
         if known.kind == "environment":
             extracts = [Extract(0, variables=variables_in(known.text))]
+            if environment.fits(known.text[:HEAD], item.name):
+                self._tool(item, environment.TOOL, known.text)
         elif known.kind == "states":
             extracts = extracts_told(known.text)
         else:
