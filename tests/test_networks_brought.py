@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from probes.intake.pasted import parts_of
-from probes.intake.tools import environment
+from probes.intake.tools import environment, reach, sockets, tcpdump
 from tests.test_network_forms import first, named, nccl
 
 NOTHING = ("unknown", "none")
@@ -105,3 +105,91 @@ def test_the_rank_that_says_how_much_of_its_file_is_written_is_named(tmp_path: P
     text = "saving checkpoint at iteration 90\n" + "".join(f"[rank3] {wrote}\n" for _ in range(3))
     found = first(tmp_path, {"out.log": text + "".join(GAVE_UP.format(n) for n in (0, 1, 2, 4, 5))})
     assert (found.hypothesis.cause, found.hypothesis.subject["rank"]) == ("fw.checkpoint_stall", 3)
+
+
+# The size of packets ------------------------------------------------------------------------------------------------
+
+POD = (
+    "3: eth0@if9: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc noqueue state UP\n    link/ether 8e:10:5b:0f:77:c2\n"
+)
+OVERLAY = (
+    "2: ens3: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {} qdisc mq state UP\n    link/ether a8:a1:59:c4:21:0e\n"
+    "7: overlay0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {} qdisc noqueue state UNKNOWN\n"
+    "    link/ether 4a:8b:8d:1e:99:03 promiscuity 0\n    geneve id 5 remote 10.0.0.7 dev ens3 dstport 6081 ttl auto\n"
+)
+
+
+def pinged(size: int, received: int) -> str:
+    return (
+        f"PING 10.9.2.4 (10.9.2.4) {size}({size + 28}) bytes of data.\n\n--- 10.9.2.4 ping statistics ---\n"
+        f"4 packets transmitted, {received} received, {25 * (4 - received)}% packet loss, time 3050ms\n\n"
+    )
+
+
+def test_packets_of_usual_size_that_are_lost_where_smaller_ones_arrive_tell_of_the_mtu(tmp_path: Path) -> None:
+    found = first(tmp_path, {"ping.txt": pinged(1372, 4) + pinged(1452, 0)})
+    assert found.hypothesis.cause == "net.mtu_mismatch"
+    assert found.probability >= 0.9
+
+
+def test_packets_that_are_lost_whatever_their_size_tell_nothing_of_the_mtu(tmp_path: Path) -> None:
+    assert first(tmp_path, {"ping.txt": pinged(56, 0) + pinged(1472, 0)}).hypothesis.cause != "net.mtu_mismatch"
+    assert first(tmp_path / "b", {"ping.txt": pinged(1472, 4) + pinged(56, 3)}).hypothesis.cause in NOTHING
+
+
+def test_a_tunnel_that_is_larger_than_what_carries_it_is_not_yet_settled(tmp_path: Path) -> None:
+    files = {"gpu-001/link.txt": OVERLAY.format(1500, 1500), "gpu-002/link.txt": OVERLAY.format(1500, 1500)}
+    found = first(tmp_path, files)
+    assert found.hypothesis.cause == "net.mtu_mismatch"
+    assert found.probability < 0.8
+    right = {name: OVERLAY.format(1500, 1450) for name in files}
+    assert first(tmp_path / "right", right).hypothesis.cause in NOTHING
+
+
+def test_a_container_larger_than_its_tunnel_needs_lost_packets_to_be_believed(tmp_path: Path) -> None:
+    files = {"w-0/link.txt": POD, "gpu-001/link.txt": OVERLAY.format(1500, 1450)}
+    assert first(tmp_path, files).hypothesis.cause in NOTHING
+    found = first(tmp_path / "lost", {**files, "w-0/ping.txt": pinged(1400, 4) + pinged(1472, 0)})
+    assert found.hypothesis.cause == "net.mtu_mismatch"
+    assert any("overlay0" in one.says for one in found.hypothesis.because)
+
+
+SENT = "13:0{}:00.104511 IP 10.9.1.3.51230 > 10.9.2.4.36715: Flags [.], seq 609:1997, ack 40, win 502, length 1388\n"
+OTHER = "13:01:02.000001 IP 10.9.2.4.36715 > 10.9.1.3.51230: Flags [.], ack 609, win 500, length 0\n"
+
+
+def test_a_segment_that_tcpdump_shows_again_and_again_is_stuck() -> None:
+    text = SENT.format(0) + OTHER + "".join(SENT.format(n) for n in range(1, 7))
+    assert tcpdump.fits(text, "")
+    (one,) = tcpdump.read(text).sockets
+    assert (one.state, one.mss, one.retransmits, one.acked) == ("ESTAB", 1388, 6, 609)
+    got = text + OTHER.replace("ack 609", "ack 1997")
+    assert tcpdump.read(got).sockets == ()
+
+
+def test_what_tcpdump_shows_of_attempts_to_connect_is_read() -> None:
+    syn = "IP 10.9.1.3.5000 > 10.9.2.4.29500: Flags [S], seq 77, win 64240, options [mss 1460], length 0\n"
+    assert [one.state for one in tcpdump.read(syn * 4).sockets] == ["SYN-SENT"]
+    reset = "IP 10.9.2.4.29500 > 10.9.1.3.5000: Flags [R.], seq 0, ack 78, win 0, length 0\n"
+    assert [(one.port, one.why) for one in tcpdump.read(syn + reset).reaches] == [(29500, "refused")]
+    told = "IP 10.9.2.4 > 10.9.1.3: ICMP host 10.9.2.4 unreachable - admin prohibited, length 68\n"
+    assert [(one.port, one.why) for one in tcpdump.read(syn + told).reaches] == [(29500, "no route")]
+    big = "IP 10.9.1.1 > 10.9.1.3: ICMP 10.9.2.4 unreachable - need to frag (mtu 1400), length 556\n"
+    assert [(one.smaller, one.router) for one in tcpdump.read(big).pings] == [(1400, True)]
+
+
+def test_the_end_that_takes_nothing_now_is_no_question_of_size() -> None:
+    head = "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n"
+    row = "ESTAB 0 90000 10.0.0.1:50 10.0.0.2:60 timer:({},1min,9)\n\t cubic mss:8948 backoff:9 bytes_acked:50 cwnd:1\n"
+    kinds = {timer: sockets.read(head + row.format(timer)).sockets[0].probes_window for timer in ("on", "persist")}
+    assert kinds == {"on": False, "persist": True}
+
+
+def test_ports_that_nmap_and_busybox_looked_at_are_read() -> None:
+    text = "Nmap scan report for gpu-4 (10.0.0.4)\nHost is up.\n\nPORT STATE SERVICE\n"
+    text += "22/tcp open ssh\n41000/tcp filtered unknown\n"
+    assert [(one.port, one.why) for one in reach.read(text).reaches] == [(22, ""), (41000, "timed out")]
+    line = "Host: 10.0.0.4 (gpu-4)\tPorts: 22/open/tcp//ssh///, 41000/closed/tcp/////\n"
+    assert [(one.peer, one.why) for one in reach.read(line).reaches] == [("gpu-4", ""), ("gpu-4", "refused")]
+    box = "10.4.7.3 (10.4.7.3:29500) open\nnc: 10.4.7.3 (10.4.7.3:43127): Connection timed out\n"
+    assert [(one.port, one.why) for one in reach.read(box).reaches] == [(29500, ""), (43127, "timed out")]

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from probes.catalog._net_facts import Links, NetLink
+from probes.catalog._net_facts import OVERHEAD, Links, NetLink
 from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
@@ -23,6 +23,13 @@ _BRIEF = re.compile(
     r"(?:\s{1,40}([0-9a-fA-F:./ ]{2,400}?))?(?:\s{1,8}<([A-Z_,0-9-]{0,200})>)?\s{0,8}$"
 )
 _SPEED = re.compile(r"^\s{0,12}(?:Speed: )?(\d{2,7})\s?Mb/s\s{0,4}$")
+
+
+_TUNNEL = re.compile(r"^\s{1,12}(vxlan|geneve|ipip|sit|gretap|gre|ip6gre|wireguard)\b(.{0,200})$")
+# How programs that set up networks of containers call their tunnels.
+_NAMED = (("flannel.", "vxlan"), ("vxlan", "vxlan"), ("cilium_vxlan", "vxlan"), ("cilium_geneve", "geneve"),
+    ("genev_sys", "geneve"), ("tunl", "ipip"), ("wg", "wireguard"), ("flannel-wg", "wireguard"),
+    ("cilium_wg", "wireguard"), ("kube-wg", "wireguard"), ("wireguard", "wireguard"), ("antrea-gw", ""))  # fmt: skip
 
 
 def fits(head: str, name: str) -> bool:
@@ -47,12 +54,16 @@ def read(text: str) -> Links:
             name = head[1].partition("@")[0]
             master = rest.partition(" master ")[2].partition(" ")[0]
             found.append({"name": name, "up": up, "mtu": int(head[3]), "addresses": [], "kind": "", "master": master})
+            found[-1] |= {"tunnel": tunnel_of(name), "in_container": "@if" in head[1]}
         elif brief := _BRIEF.match(line):
             found.append(_of_brief(brief))
         elif speed := _SPEED.match(line):
             speeds.append(int(speed[1]) / 1000)
         elif found and (address := _ADDRESS.match(line)):
             found[-1]["addresses"].append(address[1])
+        elif found and (tunnel := _TUNNEL.match(line)):
+            over = re.search(r" dev ([\w.-]{1,40})", tunnel[2])
+            found[-1] |= {"tunnel": tunnel[1], "over": over[1] if over else ""}
         elif found and (kind := _KIND.match(line)):
             found[-1]["kind"] = kind[1]
     if not found:
@@ -64,13 +75,17 @@ def read(text: str) -> Links:
     return Links(tuple(NetLink(**one | {"addresses": tuple(one["addresses"])}) for one in found[:2000]))
 
 
+def tunnel_of(name: str) -> str:
+    return next((kind for begin, kind in _NAMED if name.startswith(begin)), "")
+
+
 def _of_brief(brief: re.Match[str]) -> dict[str, Any]:
     """A row of `ip -br`; UNKNOWN is the state of what has no carrier to tell of, such as lo and tunnels."""
-    told = (brief[3] or "").split()
-    addresses = [one.partition("/")[0] for one in told if "/" in one]
+    addresses = [one.partition("/")[0] for one in (brief[3] or "").split() if "/" in one]
     up = None if brief[2] == "UNKNOWN" else brief[2] == "UP"
     name = brief[1].partition("@")[0]
-    return {"name": name, "up": up, "addresses": addresses[:64], "kind": "", "master": ""}
+    told = {"tunnel": tunnel_of(name), "in_container": "@if" in brief[1]}
+    return {"name": name, "up": up, "addresses": addresses[:64], "kind": "", "master": "", **told}
 
 
 def _of_json(text: str) -> Links:
@@ -81,14 +96,21 @@ def _of_json(text: str) -> Links:
             if not row:
                 continue
             given = row.get("addr_info") or ()
+            about = row.get("linkinfo") or {}
+            kind = str(about.get("info_kind", "")) if isinstance(about, dict) else ""
+            data = about.get("info_data") if isinstance(about, dict) else None
+            name = clean(str(row["ifname"]))[:60]
             links.append(
                 NetLink(
-                    clean(str(row["ifname"]))[:60],
+                    name,
                     "LOWER_UP" in row.get("flags", ()),
                     int(row["mtu"]),
                     addresses=tuple(str(one.get("local", ""))[:45] for one in given if isinstance(one, dict)),
                     kind=str(row.get("link_type", ""))[:20],
                     master=clean(str(row.get("master", "")))[:60],
+                    tunnel=kind if kind in OVERHEAD else tunnel_of(name),
+                    over=clean(str(data.get("link", "")))[:60] if isinstance(data, dict) else "",
+                    in_container="link_netnsid" in row and not name.startswith(("veth", "cali", "lxc")),
                 )
             )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
