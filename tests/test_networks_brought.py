@@ -193,3 +193,78 @@ def test_ports_that_nmap_and_busybox_looked_at_are_read() -> None:
     assert [(one.peer, one.why) for one in reach.read(line).reaches] == [("gpu-4", ""), ("gpu-4", "refused")]
     box = "10.4.7.3 (10.4.7.3:29500) open\nnc: 10.4.7.3 (10.4.7.3:43127): Connection timed out\n"
     assert [(one.port, one.why) for one in reach.read(box).reaches] == [(29500, ""), (43127, "timed out")]
+
+
+# Rendezvous ---------------------------------------------------------------------------------------------------------
+
+AGENT = "/opt/conda/lib/python3.10/site-packages/torch/distributed/elastic"
+OVER = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def raised(name: str, *files: str) -> str:
+    frames = "".join(f'  File "{file}", line 7, in f\n    g()\n' for file in files)
+    return f"Traceback (most recent call last):\n{frames}{name}\n"
+
+
+def test_what_an_agent_met_on_the_way_to_its_rendezvous_is_no_end_of_a_rank(tmp_path: Path) -> None:
+    store = f"{AGENT}/rendezvous/c10d_rendezvous_backend.py"
+    last = "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection has failed."
+    text = raised("TimeoutError: timed out", "/opt/conda/lib/python3.10/socket.py") + OVER + raised(last, store)
+    found = first(tmp_path, {f"w-{n}.log": text for n in (0, 1, 2)})
+    assert found.hypothesis.cause == "fw.rendezvous_failed"
+    assert not found.consequences
+    etcd = raised("OSError: [Errno 113] No route to host", "/usr/lib/python3.10/socket.py") + OVER
+    etcd += raised("etcd.EtcdConnectionFailed: Connection to etcd failed due to None", "/x/etcd/client.py")
+    assert first(tmp_path / "etcd", {f"w-{n}.log": etcd for n in (0, 1)}).hypothesis.cause == "fw.rendezvous_failed"
+
+
+def test_an_exception_raised_over_another_still_ends_its_rank(tmp_path: Path) -> None:
+    text = raised("KeyError: 'loss'", "/app/a.py") + OVER + raised("ValueError: no loss", "/app/b.py")
+    found = first(tmp_path, {"rank2.log": text, "rank0.log": GAVE_UP.format(0), "rank1.log": GAVE_UP.format(1)})
+    assert (found.hypothesis.cause, found.hypothesis.subject["rank"]) == ("fw.rank_exited", 2)
+
+
+TYPED = "{}$ torchrun --nnodes {} --rdzv_backend=c10d --rdzv-endpoint={} --rdzv_id {} --nproc_per_node 8 t.py\n"
+
+
+def started(*commands: tuple[str, str, str, str]) -> dict[str, str]:
+    return {"tmux.txt": "".join(TYPED.format(*command) + "^C\n" for command in commands)}
+
+
+def test_nodes_that_were_started_under_two_run_ids_never_meet(tmp_path: Path) -> None:
+    found = first(tmp_path, started(("gpu-1", "2", "head:29400", "a"), ("gpu-2", "2", "head:29400", "b")))
+    assert found.hypothesis.cause == "fw.rendezvous_failed"
+    assert "run id" in found.hypothesis.says
+    assert found.probability < 0.8 or "meeting_failed" in found.hypothesis.signals
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [(("gpu-2", "3", "head:29400", "a"), "number of nodes"), (("gpu-2", "2", "head:29500", "a"), "port"), (None, "")],
+)
+def test_other_options_that_nodes_must_share_are_compared(
+    tmp_path: Path, second: tuple[str, str, str, str] | None, says: str
+) -> None:
+    found = first(tmp_path, started(("gpu-1", "2", "head:29400", "a"), second or ("gpu-2", "2", "head:29400", "a")))
+    assert says in found.hypothesis.says
+    assert (found.hypothesis.cause == "fw.rendezvous_failed") == bool(second)
+
+
+def test_two_jobs_on_two_nodes_are_no_disagreement(tmp_path: Path) -> None:
+    files = started(("gpu-1", "1", "gpu-1:29400", "a"), ("gpu-2", "1", "gpu-2:29400", "b"))
+    assert first(tmp_path, files).hypothesis.cause in NOTHING
+
+
+def test_one_rank_of_a_node_given_twice_is_found_in_tables_of_processes(tmp_path: Path) -> None:
+    row = "  PID S COMMAND\n  410 S python -m torch.distributed.launch --nnodes=2 --node_rank={} --master_addr=h1 t\n"
+    files = {"gpu-001/ps.txt": row.format(0), "gpu-002/ps.txt": row.format(0)}
+    assert "rank of the node 0" in first(tmp_path, files).hypothesis.says
+    assert first(tmp_path / "b", {**files, "gpu-002/ps.txt": row.format(1)}).hypothesis.cause in NOTHING
+
+
+def test_agents_that_list_another_run_id_in_their_logs_disagree(tmp_path: Path) -> None:
+    rows = (
+        "I0729 06:12:00 api.py:188]   run_id           : {}\nI0729 06:12:00 api.py:188]   rdzv_endpoint    : h:29400\n"
+    )
+    files = {f"gpu-00{n}/agent.log": rows.format(f"j{n}") for n in (1, 2)}
+    assert "run id j1" in first(tmp_path, files).hypothesis.says

@@ -80,6 +80,7 @@ KINDS: dict[str, str] = {
     "nccl_system": "told how fast its machine is",
     "nccl_hop": "named a path of its machine",
     "gpu_name": "named a model of GPU",
+    "launch": "named how it was started",
     "phase_time": "told how long a part of its work took",
     "memlock": "told how much memory it may lock",
     "bandwidth": "measured the speed of its collectives",

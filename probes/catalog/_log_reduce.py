@@ -43,6 +43,7 @@ WORDS = (
         "onnect timeout [", "connectFullMesh",
         "cannot be retrieved", "keep-alive", "etected dead node",
         "death signal", "got signal", "restart worker group", "Killing subprocess",
+        "of the above exception", "of the following exception", "etcd.Etcd",
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
@@ -60,6 +61,7 @@ WORDS = (
         "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
         "ax locked memory", "emlock", "ulimit -l",
         "opology file", "=== System", "+ NVL[", " - GPU/", "(UUID: GPU-",
+        "run_id  ", "rdzv_backend  ", "rdzv_endpoint  ", "min_nodes  ",
     )),
     ("words", 4, 4, (
         "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",

@@ -131,6 +131,14 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """One command that starts ranks on a node. `where`: its prompt's host; `options` as torchrun calls them."""
+
+    where: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of one node, each only where its tool was brought."""
 
@@ -147,6 +155,7 @@ class Settings:
     numa_nodes: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # OMP_NUM_THREADS, NCCL_ALGO and their like
     envs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of several pods or containers, by name
+    launches: tuple[Launch, ...] = ()
     sm_lid: int | None = None
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit

@@ -26,6 +26,7 @@ from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
+from probes.intake.tools.launch import PROGRAMS as LAUNCHES
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
@@ -40,7 +41,7 @@ _ANSIBLE = re.compile(
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
     r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
-    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| ))?"
+    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| |(?=\$ )))?"
     r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
@@ -169,12 +170,20 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         nodes = (now.node,) if command and now.node else home
         if command and now.node and not now.command:
             home = nodes  # ssh without a command: what follows was typed there
+        if command and LAUNCHES.search(command):  # its options tell something by themselves
+            host = "".join(nodes[:1]) or _at_prompt(lines[at])
+            yield Part(nodes, "launch", f"{host}$ {command}\n")
         if command or who:
             label = _label(now.command or command, typed=bool(now.command))
         body = []
         at += taken
     if any(line.strip() for line in body):
         yield from _cut(nodes, label, body, now)
+
+
+def _at_prompt(line: str) -> str:
+    found = _PROMPT.match(line)
+    return (found[1] or found[2] or "") if found else ""
 
 
 def _turn(line: str, loop: frozenset[str]) -> str:

@@ -337,4 +337,13 @@ LINES_OF_LAUNCHERS: Told = [
         "slow_rank",
         {"rank": 76, "more.speed_permille": 700},
     ),
+    (
+        "etcd.EtcdConnectionFailed: Connection to etcd failed due to timeout",
+        "rendezvous",
+        {"name": "EtcdConnectionError"},
+    ),
+    ("I0729 06:12:00 api.py:188]   run_id           : job-7", "launch", {"name": "run_id", "more.value": "job-7"}),
+    ("  rdzv_endpoint    : head:29400", "launch", {"name": "rdzv_endpoint", "more.value": "head:29400"}),
+    ("[rank0] wrote optim.pt  92.4 / 1091.8 GB", "checkpoint", {"name": "wrot"}),
+    ("gathering distributed optimizer state to rank 0", "checkpoint", {"name": "gather"}),
 ]
