@@ -268,3 +268,47 @@ def test_agents_that_list_another_run_id_in_their_logs_disagree(tmp_path: Path) 
     )
     files = {f"gpu-00{n}/agent.log": rows.format(f"j{n}") for n in (1, 2)}
     assert "run id j1" in first(tmp_path, files).hypothesis.says
+
+
+# Limits that are shorter than the work ------------------------------------------------------------------------------
+
+
+def gave_up_all(limit_ms: int) -> str:
+    return "".join(GAVE_UP.format(n) for n in range(4)).replace("600000", str(limit_ms))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "step {n} loss 2.1 step_s {s}", "step={n} loss=2.1 iter_time_ms={ms}", "step {n}: loss 2.1, time {ms}ms",
+        "step {n} | loss 2.1 | train_step_timing in s: {s}", '{{"step": {n}, "loss": 2.1, "step_time": {s}}}',
+        "completed step: {n}, seconds: {s}, loss: 2.1", "2025-03-01 10:{m}:00,000 INFO step {n} loss 2.1",
+    ],
+)  # fmt: skip
+def test_a_limit_near_to_the_time_of_a_step_is_suspected_in_whatever_words_it_is_told(
+    tmp_path: Path, step: str
+) -> None:
+    rows = "".join(step.format(n=n, s=f"{60 + n / 10:.1f}", ms=60000 + n, m=10 + n) + "\n" for n in range(5))
+    found = first(tmp_path, {"job.log": rows + gave_up_all(70_000)})
+    assert found.hypothesis.cause == "fw.timeout_too_short"
+    assert "takes 60 s" in found.hypothesis.says
+
+
+def test_one_long_step_is_not_how_long_steps_take(tmp_path: Path) -> None:
+    rows = "step 1 loss 2.1 step_s 95.0\n" + "".join(f"step {n} loss 2.1 step_s 3.1\n" for n in range(2, 9))
+    rows += "step 9 loss 2.1 step_s 80.0\n"
+    found = first(tmp_path, {"job.log": rows + gave_up_all(60_000)})
+    assert found.hypothesis.cause != "fw.timeout_too_short"
+
+
+DMON = "#Time        gpu    pwr  gtemp     sm    mem   pclk\n#HH:MM:SS    Idx      W      C      %      %    MHz\n"
+
+
+def test_gpus_that_work_until_the_limit_speak_for_it_and_those_that_wait_do_not(tmp_path: Path) -> None:
+    rows = "".join(f"step {n} loss 2.1 step_s 61.0\n" for n in range(5)) + gave_up_all(70_000)
+
+    def share(name: str, watts: int) -> float:
+        dmon = DMON + "".join(f" 10:11:0{n}   {n % 4}   {watts}   60   99   50   1980\n" for n in range(8))
+        return first(tmp_path / name, {"job.log": rows, "gpu-1.dmon": dmon}).probability
+
+    assert share("works", 640) > share("waits", 140)

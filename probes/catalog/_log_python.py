@@ -155,6 +155,16 @@ _WORDS = (
         r"(?P<total>[\d.]{1,14}[kMGT]?) \[(?P<elapsed>[\d:]{1,12})<(?P<left>[\d:?]{1,12})"
         r"(?:, {0,4}(?P<rate>[\d.]{1,12}) {0,2}(?P<per>s/it|it/s))?",
     ),
+    # a logger that writes JSON: a step and a loss
+    *(
+        shape(
+            "progress",
+            f'{word}":',
+            r'(?=.{0,2000}"\w{0,12}loss")"(?P<name>global_step|step|iteration|iter)": {0,2}(?P<seq>\d{1,12})'
+            r'(?:.{0,1000}?"loss": {0,2}(?P<loss>-?[\w.+-]{1,20}))?',
+        )
+        for word in ("step", "iter", "iteration")
+    ),
     *(shape("progress", word, _PREPARES) for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat")),
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
     *(shape("phase_time", word, _PHASE) for word in ("ather", "educe", "catter", "roadcast", "arrier", "sync")),
@@ -174,6 +184,24 @@ _TOOK = re.compile(
     r"|(?:(ms)|s|sec|seconds)(?:/|_per_)(?:step|it|iter))\b[^\d\n\w]{1,6}"
     r"(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)?\b"
 )
+# And by a key of its own: "step_s 57.4", "iter_time_ms=812", "train_step_timing in s: 58.0", "t_step: 58s", "dt 812ms",
+# "seconds: 58.0", and "time 812.34ms", which needs its unit.
+_KEYED = re.compile(
+    r"(?i)(?<![a-z])(?:t_(?:step|iter)|(?:\w{1,12}_)?(?:step|iter|iteration|batch)[_ -]?"
+    r"(?:(?:time|timing|took|dur|duration|elapsed|latency)(?:[_ ](?:in )?|(?= ?\())?(?P<of>ms|msec|s|sec|secs|seconds)?"
+    r"|(?P<bare>ms|s|sec|secs|seconds))|(?P<seconds>seconds|secs)|dt|(?P<time>time))"
+    r"(?: ?\((?P<in>ms|s|sec|seconds)\))?[\"']?\s{0,2}[=: ]\s{0,3}(?P<value>\d{1,7}(?:\.\d{1,6})?)"
+    r" ?(?P<unit>ms|s|sec|secs|seconds)?(?![\w.%/])"
+)
+
+
+def _keyed(text: str) -> int | None:
+    """Milliseconds of a step by a key that says so; a key without a unit counts seconds with a fraction."""
+    for found in _KEYED.finditer(text):
+        unit = found["unit"] or found["in"] or found["of"] or found["bare"] or found["seconds"]
+        if unit or (not found["time"] and "." in found["value"]):
+            return _ms(found["value"], "ms" if (unit or "").lower() in ("ms", "msec") else "s")
+    return None
 
 
 def step_of(text: str) -> int | None:
@@ -199,6 +227,8 @@ def read(line: Line) -> LogEvent | None:
         return dataclasses.replace(
             found, more={**found.more, "step_ms": _ms(took[1] or took[4], took[2] or took[3] or took[5])}
         )
+    if found.kind == "progress" and "step_ms" not in found.more and (ms := _keyed(line.text[:2000])) is not None:
+        return dataclasses.replace(found, more={**found.more, "step_ms": ms})
     if found.kind != "fatal_signal":
         return _log_launchers.marked(found)
     if found.name == "SIGTERM":
