@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import cattrs
 import pytest
 
+from probes.catalog._net_facts import Launch, Settings
 from probes.intake.pasted import parts_of
-from probes.intake.tools import environment, reach, sockets, tcpdump
+from probes.intake.tools import environment, native_stacks, reach, sockets, tcpdump
+from probes.stored import stored
 from tests.test_network_forms import first, named, nccl
 
 NOTHING = ("unknown", "none")
@@ -312,3 +315,63 @@ def test_gpus_that_work_until_the_limit_speak_for_it_and_those_that_wait_do_not(
         return first(tmp_path / name, {"job.log": rows, "gpu-1.dmon": dmon}).probability
 
     assert share("works", 640) > share("waits", 140)
+
+
+# Stacks of native code ----------------------------------------------------------------------------------------------
+
+SPINS = """Thread 9 (Thread 0x7f52f1bfe640 (LWP 71) "python"):
+#0  0x00007f569c51899f in __GI___poll (fds=0x7f, nfds=1, timeout=-1) at ../sysdeps/unix/sysv/linux/poll.c:29
+#1  0x00007f56510ff2b1 in ncclPollProxyResponse (comm=0x56, opId=0x7f) at proxy.cc:1203
+#2  0x00007f565110022e in ncclProxyCallBlocking (comm=0x56) at proxy.cc:1257
+
+Thread 4 (Thread 0x7f5634dfe640 (LWP 88) "NCCL Service 2"):
+#0  0x00007f569c528b87 in {inner} (fd=61) at ../sysdeps/unix/sysv/linux/x.c:32
+#1  0x00007f56510f1b54 in {middle} (sock=0x7f) at misc/socket.cc:690
+#2  0x00007f5651102a8d in ncclProxyService (_args=0x7f) at proxy.cc:1611
+"""
+EU = "PID 60 - process\nTID 71:\n#0  0x00007f569c51899f __poll\n#1  0x00007f56510ff2b1 ncclPollProxyResponse\n"
+CORE = """           PID: 4410 (python)
+        Signal: {number} ({word})
+                Stack trace of thread 4477:
+                #0  0x00007f11aa ncclTopoTune (libnccl.so.2 + 0x5a3f0)
+                #1  0x00007f11ab n/a (libnccl.so.2 + 0x6a001)
+                #2  0x00007f11ac start_thread (libc.so.6 + 0x94ac3)
+"""
+
+
+def test_native_stacks_are_read_from_several_tools() -> None:
+    one = native_stacks.read(SPINS.format(inner="accept4", middle="ncclSocketAccept"))
+    assert [(thread.tid, thread.name) for thread in one.threads] == [(71, "python"), (88, "NCCL Service 2")]
+    assert one.threads[1].frames == ("accept4", "ncclSocketAccept", "ncclProxyService")
+    assert native_stacks.fits(EU, "")
+    assert native_stacks.read(EU).threads[0].frames == ("__poll", "ncclPollProxyResponse")
+    core = native_stacks.read(CORE.format(number=11, word="SEGV"))
+    assert (core.pid, core.signal, core.threads[0].frames[0]) == (4410, 11, "ncclTopoTune@libnccl.so")
+    bare = "Program terminated with signal SIGSEGV, Segmentation fault.\n"
+    bare += "#0  0x7f in f () from /lib/libx.so.1\n#1  0x7f in g ()\n"
+    assert native_stacks.fits(bare, "")
+    assert native_stacks.read(bare).signal == 11
+
+
+def test_a_service_thread_that_is_stuck_in_taking_a_connection_is_the_fault_of_the_library(tmp_path: Path) -> None:
+    text = SPINS.format(inner="accept4", middle="ncclSocketAccept")
+    warned = "gpu-001:60:88 [2] misc/socket.cc:484 NCCL WARN socketFinalizeAccept: wrong magic 2f20544547 != 79706\n"
+    found = first(tmp_path, {"gpu-001/gdb.txt": text, "gpu-001/job.log": warned})
+    assert named(found) == ("nccl.library_fault", {"node": "gpu-001"})
+    waits = SPINS.format(inner="poll", middle="ncclProxyGetPostedOps")
+    assert first(tmp_path / "well", {"gpu-001/gdb.txt": waits}).hypothesis.cause in NOTHING
+
+
+def test_a_core_that_ended_inside_the_library_is_its_crash_and_an_abort_is_not(tmp_path: Path) -> None:
+    found = first(tmp_path, {"gpu-001/coredump.txt": CORE.format(number=11, word="SEGV")})
+    assert found.hypothesis.cause == "nccl.library_fault"
+    aborted = first(tmp_path / "b", {"gpu-001/coredump.txt": CORE.format(number=6, word="ABRT")})
+    assert aborted.hypothesis.cause in NOTHING
+
+
+def test_what_is_kept_of_an_environment_and_of_a_stack_comes_back_from_the_database() -> None:
+    told = Settings(envs={"rank 1": {"NCCL_ALGO": "Ring"}}, launches=(Launch("gpu-1", (("nnodes", "2"),)),))
+    back = stored("gpu-1", "host.settings", "ok", "", cattrs.unstructure(told), [])
+    assert back.facts == told
+    stacks = native_stacks.read(CORE.format(number=11, word="SEGV"))
+    assert stored("gpu-1", "rank.native", "ok", "", cattrs.unstructure(stacks), []).facts == stacks
