@@ -375,3 +375,42 @@ def test_what_is_kept_of_an_environment_and_of_a_stack_comes_back_from_the_datab
     assert back.facts == told
     stacks = native_stacks.read(CORE.format(number=11, word="SEGV"))
     assert stored("gpu-1", "rank.native", "ok", "", cattrs.unstructure(stacks), []).facts == stacks
+
+
+# Rings --------------------------------------------------------------------------------------------------------------
+
+
+def rings(node: str, rank: int, intra: str, speed: str, *more: str) -> str:
+    line = f"Pattern 4, crossNic 0, nChannels 4, bw {speed}/{speed}, type {intra}/PIX, sameChannels 1"
+    return nccl(node, rank, line, *more)
+
+
+def test_the_node_whose_rings_are_worse_than_those_of_the_others_is_named(tmp_path: Path) -> None:
+    files = {f"{n}.log": rings(f"gpu-{n}", n, *(("PHB", "12.0") if n == 2 else ("NVL", "40.0"))) for n in (0, 1, 2)}
+    assert named(first(tmp_path, files)) == ("nccl.topology_degraded", {"node": "gpu-2"})
+    alike = {f"{n}.log": rings(f"gpu-{n}", n, "NVL", "38.0" if n == 2 else "40.0") for n in (0, 1, 2)}
+    assert first(tmp_path / "b", alike).hypothesis.cause in NOTHING
+
+
+def test_rings_in_the_order_of_gpus_where_other_nodes_found_paths_are_named(tmp_path: Path) -> None:
+    gave_up = "gpu-1:410:410 [0] graph/search.cc:1094 NCCL WARN Could not find a path for pattern 4, "
+    gave_up += "falling back to simple order\n"
+    files = {"0.log": rings("gpu-0", 0, "XGMI", "40.0"), "1.log": gave_up + rings("gpu-1", 1, "XGMI", "0.1")}
+    assert named(first(tmp_path, files)) == ("nccl.topology_degraded", {"node": "gpu-1"})
+
+
+GRAPH = (
+    '<graphs version="1">\n <graph id="0" pattern="4" nchannels="{}" speedintra="{}" typeintra="{}" typeinter="SYS">\n'
+)
+GRAPH += '  <channel><net dev="0"/><gpu dev="0"/><gpu dev="1"/><net dev="0"/></channel>\n </graph>\n</graphs>\n'
+TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV12\t0-31\nGPU1\tNV12\t X \t0-31\n"
+
+
+def test_a_file_of_rings_that_leaves_nvlink_aside_is_suspected_and_a_fitting_one_is_not(tmp_path: Path) -> None:
+    said = "NCCL_GRAPH_FILE set by environment to /opt/g.xml"
+    loaded = "Search 0 : 1 channels loaded from XML graph"
+    files = {"job.log": nccl("gpu-1", 0, said, loaded), "gpu-1/topo.txt": TOPO}
+    bad = first(tmp_path, {**files, "gpu-1/g.xml": GRAPH.format(1, 12, "PHB")})
+    assert bad.hypothesis.cause == "nccl.topology_degraded"
+    good = first(tmp_path / "good", {**files, "gpu-1/g.xml": GRAPH.format(12, 20, "NVL")})
+    assert good.hypothesis.cause in NOTHING

@@ -77,6 +77,8 @@ KINDS: dict[str, str] = {
     "nccl_setting": "named a setting of NCCL",
     "nccl_qp": "named a queue pair",
     "nccl_topo_file": "was given a file of its machine's topology",
+    "nccl_graph": "told how good its rings are",
+    "nccl_graph_file": "took its rings from a file",
     "nccl_system": "told how fast its machine is",
     "nccl_hop": "named a path of its machine",
     "gpu_name": "named a model of GPU",

@@ -60,7 +60,8 @@ WORDS = (
         "Using network", "NET/", "CCL version", " -> ", "Channel ", "opCount",
         "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
         "ax locked memory", "emlock", "ulimit -l",
-        "opology file", "=== System", "+ NVL[", " - GPU/", "(UUID: GPU-",
+        "opology file", "=== System", "+ NVL[", " - GPU/", "(UUID: GPU-", "simple order", "Pattern ",
+        "XML graph",
         "run_id  ", "rdzv_backend  ", "rdzv_endpoint  ", "min_nodes  ",
     )),
     ("words", 4, 4, (

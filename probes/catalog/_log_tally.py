@@ -20,7 +20,7 @@ FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last one
 OF_EACH_RANK = frozenset(
     ("watchdog_timeout", "watchdog_status", "dump_signal", "nccl_init_start", "nccl_init_done", "nccl_net",
         "step_times", "slow_rank", "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting",
-        "nccl_topo_file", "nccl_system", "nccl_hop")
+        "nccl_topo_file", "nccl_system", "nccl_hop", "nccl_graph", "nccl_graph_file")
 )  # fmt: skip
 MANY = 1024
 # Kinds in which the newest line counts, and what makes two lines the same.
