@@ -10,7 +10,7 @@ import pytest
 
 from probes.catalog._net_facts import Launch, Settings
 from probes.intake.pasted import parts_of
-from probes.intake.tools import environment, native_stacks, reach, sockets, tcpdump
+from probes.intake.tools import environment, names, native_stacks, network_policy, reach, sockets, tcpdump
 from probes.stored import stored
 from tests.test_network_forms import first, named, nccl
 
@@ -414,3 +414,77 @@ def test_a_file_of_rings_that_leaves_nvlink_aside_is_suspected_and_a_fitting_one
     assert bad.hypothesis.cause == "nccl.topology_degraded"
     good = first(tmp_path / "good", {**files, "gpu-1/g.xml": GRAPH.format(12, 20, "NVL")})
     assert good.hypothesis.cause in NOTHING
+
+
+# Names and policies -------------------------------------------------------------------------------------------------
+
+SERVER = "Server:\t10.96.0.10\nAddress:\t10.96.0.10#53\n\n"
+DIG = ";; ->>HEADER<<- opcode: QUERY, status: {}, id: 1\n;; QUESTION SECTION:\n;w-0.x.\t\tIN\tA\n{}"
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("127.0.0.1 localhost\n10.0.0.2\thead head.cl # new\n", (("head", "10.0.0.2"), ("head.cl", "10.0.0.2"))),
+        (f"{SERVER}Name:\tw-0.x\nAddress: 10.2.7.3\n", (("w-0.x", "10.2.7.3"),)),
+        (f"{SERVER}** server can't find w-0.x: NXDOMAIN\n", (("w-0.x", ""),)),
+        (DIG.format("NXDOMAIN", ""), (("w-0.x", ""),)),
+        (DIG.format("NOERROR", ";; ANSWER SECTION:\nw-0.x.\t30\tIN\tA\t10.0.0.4\n"), (("w-0.x", "10.0.0.4"),)),
+        ("head.cl has address 10.1.1.1\n", (("head.cl", "10.1.1.1"),)),
+        ("ping: head: Name or service not known\n", (("head", ""),)),
+    ],
+)
+def test_the_addresses_of_names_are_read(text: str, want: tuple[tuple[str, str], ...]) -> None:
+    assert names.fits(text, "hosts")
+    assert names.read(text).names == want
+
+
+HOSTS = "127.0.0.1 localhost\n{} head\n10.0.0.7 gpu-007\n"
+LATE = "DistNetworkError: The client socket has timed out after 60s while trying to connect to (head, 29500).\n"
+
+
+def test_the_node_on_which_the_name_of_the_store_leads_elsewhere_is_named(tmp_path: Path) -> None:
+    right = {f"gpu-00{n}/hosts": HOSTS.format("10.0.0.2") for n in (1, 2, 3)}
+    files = {**right, "gpu-003/hosts": HOSTS.format("10.0.9.2"), "gpu-003/job.log": LATE}
+    assert named(first(tmp_path, files)) == ("fw.rendezvous_failed", {"node": "gpu-003"})
+    looped = {**right, "gpu-003/hosts": HOSTS.format("127.0.1.1"), "gpu-003/job.log": LATE}
+    assert named(first(tmp_path / "loop", looped)) == ("fw.rendezvous_failed", {"node": "gpu-003"})
+
+
+def test_names_that_are_no_meeting_place_say_nothing(tmp_path: Path) -> None:
+    files = {f"gpu-00{n}/hosts": HOSTS.format(f"10.0.{n}.2") for n in (1, 2)}
+    assert first(tmp_path, files).hypothesis.cause in NOTHING
+
+
+POLICY = """apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: a
+spec:
+  podSelector: {{}}
+  ingress:
+  - from:
+    - podSelector: {{}}
+{}  policyTypes:
+  - Ingress
+"""
+
+
+def test_policies_that_let_in_some_ports_only_are_filters_and_open_ones_are_not() -> None:
+    some = POLICY.format("    ports:\n    - port: 29500\n      protocol: TCP\n")
+    assert [one.text for one in network_policy.read(some).filters] == ["network policies let in only ports 29500"]
+    assert network_policy.read(POLICY.format("")).filters == ()
+    assert network_policy.read(some + "---\n" + POLICY.format("")).filters == ()
+    told = "Name:         a\nSpec:\n  PodSelector:     <none>\n  Allowing ingress traffic:\n    To Port: 29500/TCP\n"
+    assert network_policy.fits(told, "")
+    assert len(network_policy.read(told).filters) == 1
+
+
+def test_a_policy_beside_ranks_that_cannot_connect_is_named_and_alone_it_is_not(tmp_path: Path) -> None:
+    policy = {"k8s/netpol.yaml": POLICY.format("    ports:\n    - port: 29500\n")}
+    assert first(tmp_path, policy).hypothesis.cause in NOTHING
+    line = (
+        "w-1:7:9 [0] misc/socket.cc:538 NCCL WARN socketPollConnect: Connect to 10.4.7.3<43127> returned 110(Connection"
+    )
+    found = first(tmp_path / "b", {**policy, "w-1.log": line + " timed out) errno 115(Operation now in progress)\n"})
+    assert found.hypothesis.cause == "net.bootstrap_blocked"

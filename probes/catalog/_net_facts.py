@@ -156,6 +156,7 @@ class Settings:
     env: Mapping[str, str] = field(default_factory=dict)  # OMP_NUM_THREADS, NCCL_ALGO and their like
     envs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of several pods or containers, by name
     launches: tuple[Launch, ...] = ()
+    names: tuple[tuple[str, str], ...] = ()  # (name, address), "" where it has none
     sm_lid: int | None = None
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit

@@ -16,7 +16,7 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
-from probes.intake.tools import Tool, tool_of
+from probes.intake.tools import Tool, network_policy, tool_of
 
 Kind = Literal[
     "dump",
@@ -116,6 +116,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("tool", text, tool=tool)
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
+    if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
+        return Known("tool", text, tool=network_policy.TOOL)
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)

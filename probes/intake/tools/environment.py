@@ -29,7 +29,7 @@ from probes.intake.tools._text import host_in, refuse
 from probes.intake.tools.limits import quiet
 
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY",
-    "OMP_PROC_BIND", "LD_LIBRARY_PATH", "LD_PRELOAD")  # fmt: skip
+    "OMP_PROC_BIND", "LD_LIBRARY_PATH", "LD_PRELOAD", "MASTER_ADDR")  # fmt: skip
 OURS = ("NCCL_", "RCCL_", "GLOO_", "FI_", "UCX_", "TORCH_NCCL_")
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _HOSTS = ("SLURMD_NODENAME", "NODE_NAME", "HOSTNAME")
