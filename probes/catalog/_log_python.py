@@ -71,6 +71,7 @@ _SYSTEM = (
     ),
     shape("too_many_files", "Too many open files"),
     shape("nccl_frame", " nccl", r"(?:@ {1,8}0x[0-9a-f]{1,16} {1,8}| in )(?P<name>nccl[A-Z]\w{2,80})(?= ?\(|$)"),
+    shape("nccl_frame", " nccl", r"^ {0,4}\d{1,3} {1,4}0x[0-9a-f]{8,16} (?P<name>nccl[A-Z]\w{2,80})\(\)"),  # UCX
     shape("nccl_frame", "libnccl", r"libnccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),
 )
 

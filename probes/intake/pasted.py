@@ -26,7 +26,8 @@ from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
-from probes.intake.tools.launch import PROGRAMS as LAUNCHES
+from probes.intake.tables import by_rows
+from probes.intake.tools import launch
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
@@ -69,6 +70,8 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if names := _prefixed(head):
         return _by_prefix(text, names)
+    if rows := by_rows(text):
+        return [Part((node,), label, told) for node, label, told in rows]
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
     known = alike(found[2].strip() for found in marked)
     frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
@@ -170,7 +173,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         nodes = (now.node,) if command and now.node else home
         if command and now.node and not now.command:
             home = nodes  # ssh without a command: what follows was typed there
-        if command and LAUNCHES.search(command):  # its options tell something by themselves
+        if command and launch.tells(command):  # its options tell something by themselves
             host = "".join(nodes[:1]) or _at_prompt(lines[at])
             yield Part(nodes, "launch", f"{host}$ {command}\n")
         if command or who:

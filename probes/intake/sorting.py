@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,23 +24,19 @@ from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.files import Given, walk
-from probes.intake.hosts import told_by
+from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, environment, launch, process_table, tools_of
+from probes.intake.tools import Tool, environment, launch, packet_log, process_table, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
+BESIDE = (environment.TOOL, launch.TOOL)  # what tells these may tell of events too, such as `kubectl describe`
 NESTED = 2  # files within files of `tail -v`
-_LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
-_KERNEL_HOST = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
-    r" ([\w.-]{1,80}) kernel:"
-)
 
 
 def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Brought:
@@ -61,12 +56,6 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 
 
 MOST_PASTED = 20_000  # files that one file may be cut into
-
-
-def _kernel_host(text: str) -> str:
-    """The node that the lines of a kernel log or of a serial console name most often."""
-    hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
-    return max(set(hosts), key=hosts.count) if hosts else ""
 
 
 class _Sorter:
@@ -123,8 +112,12 @@ class _Sorter:
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
             self._of_node(item, probe, self._whole(item, known.text) if known.kind == "kernel log" else known.text)
+            if known.kind == "kernel log" and packet_log.tells(known.text):
+                self._tool(item, packet_log.TOOL, known.text)
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
+            if known.tool in BESIDE and (log := log_file(item, known.text, sure=False)) is not None:
+                self.brought.logs.append(log)
         else:
             self._log(item, known)
 
@@ -228,7 +221,7 @@ class _Sorter:
         if reading.parse_error:
             self._unread(item, reading.parse_error)
             return False
-        host = _kernel_host(text) if probe == "host.kernel_log" else ""
+        host = kernel_host(text) if probe == "host.kernel_log" else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
 
@@ -271,7 +264,7 @@ class _Sorter:
             return
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
-            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, _kernel_host(text)))
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
         else:
             self._unread(item, "no line in it has a known form")
 

@@ -203,6 +203,9 @@ def _owner(tree: dict[str, Any]) -> str:
         return clean(about[0]["name"])[:80]
     if isinstance(about[1], dict) and isinstance(about[1].get("Hostname"), str):
         return clean(about[1]["Hostname"])[:80]
+    env = tree.get("env")
+    if isinstance(env, list) and any(isinstance(one, dict) and "name" in one for one in env):
+        return ""  # a container of a pod: the pod's name tells more
     if "env" in tree or "Env" in tree or "environment" in tree:
         told = next((tree[key] for key in _OWNER_KEYS if isinstance(tree.get(key), str | int)), "")
         return _called(clean(str(told).lstrip("/"))[:80]) if "image" not in tree else ""

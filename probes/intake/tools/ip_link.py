@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from probes.catalog._net_facts import OVERHEAD, Links, NetLink
@@ -32,7 +33,17 @@ _NAMED = (("flannel.", "vxlan"), ("vxlan", "vxlan"), ("cilium_vxlan", "vxlan"), 
     ("cilium_wg", "wireguard"), ("kube-wg", "wireguard"), ("wireguard", "wireguard"), ("antrea-gw", ""))  # fmt: skip
 
 
+_ROWS = re.compile(r"^Iface\s{1,20}MTU\s", re.M)  # netstat -i
+_ROW = re.compile(r"^([A-Za-z][\w.@:-]{0,40})\s{1,20}(\d{2,6})(?:\s{1,20}\d{1,20}){4,9}\s{1,12}([A-Z]{1,10})\s{0,4}$")
+_FILE = re.compile(r"class[_/]net[_/]([\w.-]{1,40}?)[_/]mtu(?=$|[_.,\s])")  # a file of sysfs, or `cat` of one
+_BARE = re.compile(r"\s{0,4}(\d{2,6})\s{0,4}")
+
+
 def fits(head: str, name: str) -> bool:
+    if _BARE.fullmatch(head):
+        return bool(_FILE.search(name) or name == "mtu")
+    if _ROWS.search(head):
+        return True
     if head[:1] == "[":
         return '"ifname"' in head[:4000] and '"mtu"' in head[:8000]
     lines = list(lines_of(head[:16384], 600))
@@ -44,6 +55,8 @@ def fits(head: str, name: str) -> bool:
 def read(text: str) -> Links:
     if text.lstrip()[:1] == "[":
         return _of_json(text)
+    if bare := _BARE.fullmatch(text):
+        return Links((NetLink("", mtu=int(bare[1])),))
     found: list[dict[str, Any]] = []
     speeds: list[float] = []
     for line in lines_of(text, 600):
@@ -55,6 +68,9 @@ def read(text: str) -> Links:
             master = rest.partition(" master ")[2].partition(" ")[0]
             found.append({"name": name, "up": up, "mtu": int(head[3]), "addresses": [], "kind": "", "master": master})
             found[-1] |= {"tunnel": tunnel_of(name), "in_container": "@if" in head[1]}
+        elif row := _ROW.match(line):
+            up = "R" in row[3]
+            found.append({"name": row[1], "up": up, "mtu": int(row[2]), "addresses": [], "kind": "", "master": ""})
         elif brief := _BRIEF.match(line):
             found.append(_of_brief(brief))
         elif speed := _SPEED.match(line):
@@ -123,4 +139,12 @@ def quiet(facts: Links) -> tuple[Finding, ...]:
     return ()
 
 
-TOOL = Tool("ip link", "net.links", fits, read, quiet, host_in)
+def named(facts: Links, path: str) -> Links:
+    """The interface of a file of sysfs."""
+    found = _FILE.search(path)
+    if found is None or len(facts.links) != 1 or facts.links[0].name:
+        return facts
+    return Links((replace(facts.links[0], name=clean(found[1])),))
+
+
+TOOL = Tool("ip link", "net.links", fits, read, quiet, host_in, named)

@@ -11,6 +11,7 @@ Errors   ParseError where no such command is in it
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probes.catalog._net_facts import Launch, Settings
 from probes.core import clean, lines_of
@@ -23,16 +24,17 @@ KEPT = {
     "num_machines": "nnodes", "node_rank": "node_rank", "machine_rank": "node_rank", "master_addr": "master_addr",
     "main_process_ip": "master_addr", "master_port": "master_port", "main_process_port": "master_port",
 }  # fmt: skip
-PROGRAMS = re.compile(r"(?:\b|/)(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate launch)(?=\s)")
+PROGRAMS = re.compile(r"(?:\b|/)(?:torchrun|torch\.distributed\.(?:run|launch)|accelerate launch)(?=\s|[\"'\],])")
 _OPTION = re.compile(r"(?:^|\s)--([a-z][a-z_-]{3,24})(?:=|\s{1,4})['\"]?([^\s'\"-][^\s'\"]{0,200})")
+_POD = re.compile(r"(?:Name:|  name:)\s{1,24}([a-z][\w.-]{1,80})\s{0,4}$")  # kubectl describe, a pod's metadata
 _PROMPT = re.compile(r"\s{0,4}(?:\[?[\w.-]{1,32}@)?([A-Za-z][\w.-]{0,62})(?::[^#$\n]{0,80}| [^#$\n]{0,80}\])?[$#] ")
 
 
 def fits(head: str, name: str) -> bool:
     """The commands and little else: a log that begins with its command stays one."""
-    lines = sum(bool(line.strip()) for line in lines_of(re.sub(r"\\\n", " ", head[:16384]), 4000))
+    lines = sum(bool(line.strip()) for line in lines_of(_joined(head[:16384]), 4000))
     told = sum(_told(line) is not None for line in _commands(head[:16384]))
-    return told > 0 and told * 4 >= lines
+    return told > 0 and (told * 4 >= lines or any(_POD.match(line) for line in lines_of(head[:4096])))
 
 
 def tells(head: str) -> bool:
@@ -41,7 +43,13 @@ def tells(head: str) -> bool:
 
 
 def read(text: str) -> Settings:
-    found = [told for line in _commands(text[:4_194_304]) if (told := _told(line))]
+    found: list[Launch] = []
+    pod = ""
+    for line in lines_of(_joined(text[:4_194_304]), 4000):
+        if named := _POD.match(line):
+            pod = clean(named[1])
+        elif PROGRAMS.search(line) and (told := _told(line)):
+            found.append(replace(told, where=told.where or pod))
     if not found:
         raise refuse("a command that starts ranks", text)
     return Settings(launches=tuple(dict.fromkeys(found))[:4096])
@@ -49,7 +57,13 @@ def read(text: str) -> Settings:
 
 def _commands(text: str) -> list[str]:
     """Lines, with those that end in a backslash as one with the next."""
-    return [line for line in lines_of(re.sub(r"\\\n\s{0,40}", " ", text), 4000) if PROGRAMS.search(line)]
+    return [line for line in lines_of(_joined(text), 4000) if PROGRAMS.search(line)]
+
+
+def _joined(text: str) -> str:
+    """Commands that stand in several lines as one: after a backslash, or an option a line as pods list them."""
+    text = re.sub(r"\\\n\s{0,40}", " ", text)
+    return re.sub(r"\n\s{1,40}(?:- )?['\"]?(?=--[a-z])", " ", text)
 
 
 def _told(line: str) -> Launch | None:

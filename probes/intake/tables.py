@@ -1,0 +1,57 @@
+"""Tables with a row per node: MTUs of interfaces, or settings of NCCL, as inventories and loops print them.
+
+    node,iface,mtu              node    NCCL_ALGO  NCCL_PROTO
+    gpu-1,ens1f0,9000           gpu-1   Ring       Simple
+
+Shape    by_rows(text) -> (node, label, the row in the form in which a node by itself would have told it)
+Errors   none: what is no such table gives nothing
+"""
+
+from __future__ import annotations
+
+import re
+
+from probes.core import lines_of
+from probes.intake.names import is_address, is_host
+
+_NODE = re.compile(r"(?:node|host|machine|server|instance|pod)(?:_?name)?", re.I)
+_IFACE = re.compile(r"i?face|interface|dev(?:ice)?|nic|if_?name|netdev|link", re.I)
+_SETTING = re.compile(r"(?:NCCL|RCCL|UCX|GLOO|FI)_[A-Z0-9_]{2,60}")
+UNSET = ("", "-", "unset", "None", "<unset>", "n/a")
+MOST = 20_000
+
+
+def by_rows(text: str) -> list[tuple[str, str, str]]:
+    lines = [line for line in lines_of(text[:4_194_304], 4000) if line.strip() and set(line.strip()) - set("-+=| ")]
+    if len(lines) < 3:
+        return []
+    split = _splitter(lines[0])
+    names = _cells(lines[0], split)
+    node = next((at for at, name in enumerate(names) if _NODE.fullmatch(name)), None)
+    mtu = next((at for at, name in enumerate(names) if name.lower().partition("(")[0].strip() == "mtu"), None)
+    iface = next((at for at, name in enumerate(names) if _IFACE.fullmatch(name)), None)
+    settings = [at for at, name in enumerate(names) if _SETTING.fullmatch(name)]
+    if node is None or not (settings or (mtu is not None and iface is not None)):
+        return []
+    found: dict[str, list[str]] = {}
+    for line in lines[1:MOST]:
+        cells = _cells(line, split)
+        if len(cells) != len(names) or not (is_host(cells[node]) or is_address(cells[node])):
+            return []
+        told = found.setdefault(cells[node], [])
+        if mtu is not None and iface is not None and cells[mtu].isdecimal():
+            told.append(f"{len(told) + 1}: {cells[iface]}: <UP,LOWER_UP> mtu {cells[mtu]}")
+        told += [
+            f"{names[at]}={'' if cells[at] in ('-', 'unset', 'None', '<unset>') else cells[at]}" for at in settings
+        ]
+    label = "env" if settings else "ip_link"
+    return [(name, label, "\n".join(told) + "\n") for name, told in found.items()] if len(found) > 1 else []
+
+
+def _splitter(head: str) -> str:
+    return next((mark for mark in (",", "\t", "|", ";") if mark in head), "")
+
+
+def _cells(line: str, split: str) -> list[str]:
+    cells = line.strip().strip("|").split(split) if split else line.split()
+    return [cell.strip().strip("\"'") for cell in cells]
