@@ -16,6 +16,7 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
+from probes.intake.tables import steps_in
 from probes.intake.tools import Tool, network_policy, tool_of
 
 Kind = Literal[
@@ -116,6 +117,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("tool", text, tool=tool)
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
+    if item.name.lower().endswith((".csv", ".tsv")) and (steps := steps_in(text)):
+        return Known("perhaps a log", steps)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=network_policy.TOOL)
     if item.name.lower().endswith(_SOURCES):
@@ -127,7 +130,7 @@ def _of_text(text: str, name: str) -> Known | Other:
     body = text.lstrip("\ufeff \t\r\n")
     if not body:
         return Other("it is empty")
-    if body[0] in "[{":
+    if body[0] in "[{" and not body.startswith(("{'", "[{'")):  # that is how Python prints: a log of Hugging Face
         if (tool := tool_of(body[:HEAD], name)) is not None:
             return Known("tool", body, tool=tool)
         return _json(body, name)

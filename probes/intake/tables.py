@@ -1,9 +1,13 @@
-"""Tables with a row per node: MTUs of interfaces, or settings of NCCL, as inventories and loops print them.
+"""Tables with a row per node: MTUs of interfaces, or settings of NCCL, as inventories and loops print them; and those
+with a row per step, as monitoring exports them.
 
     node,iface,mtu              node    NCCL_ALGO  NCCL_PROTO
     gpu-1,ens1f0,9000           gpu-1   Ring       Simple
 
-Shape    by_rows(text) -> (node, label, the row in the form in which a node by itself would have told it)
+    _step,train/loss,step_time_s
+
+Shape    steps_in(text) -> lines of a log that tell the same; by_rows(text) -> (node, label, the row in the form in
+         which a node by itself would have told it)
 Errors   none: what is no such table gives nothing
 """
 
@@ -11,12 +15,15 @@ from __future__ import annotations
 
 import re
 
+from probes.catalog._log_tables import unit_of
+from probes.catalog._log_timings import part_of
 from probes.core import lines_of
 from probes.intake.names import is_address, is_host
 
 _NODE = re.compile(r"(?:node|host|machine|server|instance|pod)(?:_?name)?", re.I)
 _IFACE = re.compile(r"i?face|interface|dev(?:ice)?|nic|if_?name|netdev|link", re.I)
 _SETTING = re.compile(r"(?:NCCL|RCCL|UCX|GLOO|FI)_[A-Z0-9_]{2,60}")
+_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,12})?")
 UNSET = ("", "-", "unset", "None", "<unset>", "n/a")
 MOST = 20_000
 
@@ -46,6 +53,28 @@ def by_rows(text: str) -> list[tuple[str, str, str]]:
         ]
     label = "env" if settings else "ip_link"
     return [(name, label, "\n".join(told) + "\n") for name, told in found.items()] if len(found) > 1 else []
+
+
+def steps_in(text: str) -> str:
+    """A table of steps and how long each took, of nobody in particular, as lines of a log; "" for none."""
+    head, _, rest = text[:4_194_304].partition("\n")
+    split = _splitter(head)
+    names = [name.rpartition("/")[2].lstrip("_").lower() for name in _cells(head, split)]
+    step = next((at for at, name in enumerate(names) if name in ("step", "global_step", "iteration", "iter")), None)
+    took = next(
+        (at for at, name in enumerate(names) if part_of(unit_of(name)[0]) == "total" or name == "seconds"), None
+    )
+    if not split or step is None or took is None or any("rank" in name for name in names):
+        return ""
+    scale = unit_of(names[took])[1]
+    found = []
+    for line in lines_of(rest, 4000):
+        cells = _cells(line, split)
+        if len(cells) == len(names) and cells[step].isdecimal() and _NUMBER.fullmatch(cells[took]):
+            found.append(f"step {cells[step]} step_time {float(cells[took]) * scale:.6f} s")
+        if len(found) >= MOST:
+            break
+    return "\n".join(found) + "\n" if len(found) > 1 else ""
 
 
 def _splitter(head: str) -> str:

@@ -1,4 +1,5 @@
-"""Network policies of Kubernetes: `kubectl get networkpolicy -o yaml` or -o json, and `kubectl describe`.
+"""Network policies of Kubernetes: `kubectl get networkpolicy -o yaml` or -o json, and `kubectl describe`; and security
+groups, as `aws ec2 describe-security-groups` prints them.
 
 Only whether pods let in all, or some ports: which pods a selector means is not evaluated. A policy that lets in any
 port settles that nothing is blocked; policies add up, what none of them lets in is dropped.
@@ -10,6 +11,7 @@ Errors   ParseError where there is none
 
 from __future__ import annotations
 
+import json
 import re
 
 from probes.catalog._net_facts import FilterRule, Settings
@@ -32,6 +34,8 @@ _ALL = re.compile(
 
 
 def fits(head: str, name: str) -> bool:
+    if '"IpPermissions"' in head and '"SecurityGroups"' in head:
+        return True
     return bool(_KIND.search(head) or (_DESCRIBED.search(head) and "ingress traffic" in head))
 
 
@@ -39,6 +43,8 @@ def read(text: str) -> Settings:
     text = text[:1_048_576]
     if not fits(text, ""):
         raise refuse("a network policy", text)
+    if '"SecurityGroups"' in text:
+        return _groups(text)
     ports = sorted({int(one[0] or one[1]) for one in _PORT.findall(text) if int(one[0] or one[1]) < 65_536})[:64]
     if _ALL.search(text) or _rule_without_ports(text) or not re.search(r"[Ii]ngress", text):
         return Settings(filters_told=True)
@@ -48,6 +54,22 @@ def read(text: str) -> Settings:
         else "network policies let in nothing"
     )
     return Settings(filters=(FilterRule("INPUT", clean(says), "DROP", policy=True),), filters_told=True)
+
+
+def _groups(text: str) -> Settings:
+    """What security groups let in; "-1" is all protocols. What goes out is let out unless somebody took that away."""
+    try:
+        groups = json.loads(text)["SecurityGroups"]
+        rules = [rule for group in groups for rule in group.get("IpPermissions", ())][:10_000]
+        spans = [(int(rule.get("FromPort", 0)), int(rule.get("ToPort", 65_535))) for rule in rules]
+        every = any(rule.get("IpProtocol") == "-1" for rule in rules)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise refuse("security groups as JSON", text) from None
+    if every or any(last - first > 30_000 for first, last in spans):
+        return Settings(filters_told=True)
+    only = ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in spans[:12]) or "none"
+    rule = FilterRule("INPUT", f"security groups let in only ports {only}", "DROP", policy=True)
+    return Settings(filters=(rule,), filters_told=True)
 
 
 def _rule_without_ports(text: str) -> bool:

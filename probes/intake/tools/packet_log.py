@@ -1,5 +1,6 @@
 """Packets that a filter wrote to the kernel log: LOG of iptables and nftables, as ufw and firewalld use it.
 
+    nf_conntrack: table full, dropping packet
     [UFW BLOCK] IN=ens1f0 OUT= MAC=.. SRC=10.0.0.1 DST=10.0.0.2 LEN=60 PROTO=TCP SPT=5000 DPT=41877 SYN URGP=0
 
 Source   iptables-extensions(8), LOG; the prefix is the writer's: ufw says BLOCK, firewalld REJECT or DROP
@@ -24,8 +25,12 @@ _DROPPED = re.compile(
 )
 
 
+# nf_conntrack_core.c: no new connection is let in, of whatever port
+_FULL = re.compile(r"nf_conntrack: table full, dropping packet")
+
+
 def tells(head: str) -> bool:
-    return " DPT=" in head and _DROPPED.search(head) is not None
+    return _FULL.search(head) is not None or " DPT=" in head and _DROPPED.search(head) is not None
 
 
 def read(text: str) -> Settings:
@@ -37,6 +42,8 @@ def read(text: str) -> Settings:
             port = int(one[5])
             if len(found) < 2000:
                 found.setdefault((one[4], port), FilterRule("INPUT", clean(says)[:200], "DROP", ((port, port),), "tcp"))
+    if full := _FULL.search(text):
+        found["", 0] = FilterRule("INPUT", full[0], "DROP")
     if not found:
         raise refuse("packets that a filter logged", text)
     return Settings(filters=tuple(found.values()), filters_told=True)

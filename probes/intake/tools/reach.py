@@ -7,6 +7,7 @@ Source   nc(1) of OpenBSD and Debian, ncat(1), curl(1), bash(1), nmap(1), its st
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probes.catalog._net_facts import Reach, Settings
 from probes.core import clean, lines_of
@@ -37,6 +38,11 @@ _OPENED = (
     re.compile(rf"Ncat: Connected to {_PEER}:{_PORT}\."),
     re.compile(rf"{_PEER} \([\w.:-]{{2,60}}:{_PORT}\) open$"),  # busybox
 )
+_TELNET = re.compile(
+    r"^Trying ([\w.:-]{2,60}?)\.\.\.\n(?:Connected to ([\w.-]{1,100})|telnet: [^\n]{0,80}?: "
+    rf"{_WHY.replace('(?P<why>', '(')})",
+    re.M,
+)
 _NMAP = re.compile(r"Nmap scan report for ([\w.-]{1,100})(?: \(([0-9a-fA-F:.]{2,45})\))?")
 _STATE = re.compile(r"(\d{1,5})/(?:tcp|udp)\s{1,12}(open|closed|filtered)\b")
 _GREPPABLE = re.compile(r"Host: (\S{2,60}) \(([\w.-]{0,100})\)\s{1,8}Ports: (.{1,2000})$")
@@ -47,6 +53,8 @@ _STATES = {"open": "", "closed": "refused", "filtered": "timed out"}  # nmap(1)
 def fits(head: str, name: str) -> bool:
     if " NCCL " in head or "[rank" in head:
         return False
+    if _TELNET.search(head[:4096]):
+        return True
     shapes = (*_FAILED, *_OPENED, _NMAP, _GREPPABLE)
     return any(one.match(line) for line in lines_of(head[:16384], 300) for one in shapes)
 
@@ -54,6 +62,8 @@ def fits(head: str, name: str) -> bool:
 def read(text: str) -> Settings:
     found: list[Reach] = []
     peer = ""  # of nmap's report
+    for host, open_to, why in _TELNET.findall(text[:65_536]):
+        found.append(Reach(clean(open_to or host).rstrip("."), 0, _kind(why)))
     for line in lines_of(text, 2000):
         one = next((told for pattern in (*_FAILED, *_OPENED) if (told := pattern.match(line))), None)
         if one is None and (report := _nmap(line, peer)):
@@ -64,6 +74,15 @@ def read(text: str) -> Settings:
     if not found:
         raise refuse("what nc prints of a connection", text)
     return Settings(reaches=tuple(found[:5000]))
+
+
+def named(facts: Settings, path: str) -> Settings:
+    """The port that telnet was asked for: only its command tells it."""
+    asked = re.search(r"telnet_([\w.-]{1,100}?)_(\d{2,5})(?:_|$|\.)", path)
+    if asked is None or int(asked[2]) > 65_535:
+        return facts
+    tries = (replace(one, peer=asked[1], port=int(asked[2])) if one.port == 0 else one for one in facts.reaches)
+    return replace(facts, reaches=tuple(tries))
 
 
 def _nmap(line: str, peer: str) -> tuple[str, list[Reach]] | None:
@@ -87,4 +106,4 @@ def _kind(why: str) -> str:
     return "refused" if "refused" in low else "no route" if "route" in low or "unreachable" in low else "timed out"
 
 
-TOOL = Tool("reach", "host.settings", fits, read, quiet, host_in)
+TOOL = Tool("reach", "host.settings", fits, read, quiet, host_in, named)
