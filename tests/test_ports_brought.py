@@ -53,3 +53,15 @@ def test_a_log_that_begins_as_python_prints_a_dictionary_is_read(tmp_path: Path)
     head = "{'loss': 2.1, 'epoch': 0.4}\nSaving model checkpoint to ./out/checkpoint-500\n"
     text = head + "".join(GAVE_UP.format(n) for n in range(1, 8))
     assert first(tmp_path, {"job.log": text}).hypothesis.cause == "fw.checkpoint_stall"
+
+
+def test_times_since_the_start_are_no_times_of_a_step() -> None:
+    assert steps_in("step,elapsed_s\n1,60\n2,120\n3,180\n") == ""
+
+
+def test_how_long_an_epoch_takes_is_not_how_long_a_step_does(tmp_path: Path) -> None:
+    waits = "".join(GAVE_UP.format(n) for n in range(4))
+    rows = ["epoch {n} loss 2.1 took 2400.5 s", "2025-03-01 1{n}:00:00,000 INFO epoch {n} loss 2.1"]
+    for place, row in enumerate([*rows, "step {n} loss 2.1, time: {n}400 s"]):
+        text = "".join(row.format(n=n) + "\n" for n in range(1, 6)) + waits
+        assert first(tmp_path / str(place), {"job.log": text}).hypothesis.cause != "fw.timeout_too_short"

@@ -196,11 +196,16 @@ _KEYED = re.compile(
 )
 
 
+_A_STEP = re.compile(r"(?i)(?:step|iter)\w{0,12}[_ -]?(?:time|timing|took|dur|ms|s\b|sec)|/(?:step|it|iter)\b")
+
+
 def _keyed(text: str) -> int | None:
     """Milliseconds of a step by a key that says so; a key without a unit counts seconds with a fraction."""
     for found in _KEYED.finditer(text):
         unit = found["unit"] or found["in"] or found["of"] or found["bare"] or found["seconds"]
-        if unit or (not found["time"] and "." in found["value"]):
+        if found["time"] and (unit or "").lower() not in ("ms", "msec"):
+            continue  # seconds since the start, as likely
+        if unit or "." in found["value"]:
             return _ms(found["value"], "ms" if (unit or "").lower() in ("ms", "msec") else "s")
     return None
 
@@ -224,6 +229,8 @@ def read(line: Line) -> LogEvent | None:
         return dataclasses.replace(found, more={"bytes": kib * 1024})
     if found.kind in ("progress", "phase_time") and (phase := _A_PHASE.search(line.text[:2000])):
         found = dataclasses.replace(found, more={**found.more, "wait_ms": _ms(phase["took"], phase["unit"])})
+    if found.kind == "progress" and found.name.lower() == "epoch" and not _A_STEP.search(line.text[:2000]):
+        return found  # how long an epoch took is another matter
     if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):
         return dataclasses.replace(
             found, more={**found.more, "step_ms": _ms(took[1] or took[4], took[2] or took[3] or took[5])}

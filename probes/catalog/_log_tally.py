@@ -89,6 +89,8 @@ def _pace(one: LogEvent, other: LogEvent) -> dict[str, int]:
     """How long the last steps took, by what they say of it or by the times at which they are told: the shorter of two,
     because between two of them something else may lie. Milliseconds."""
     found: dict[str, int] = {}
+    if other.name.lower() == "epoch":
+        return found
     told = [event.more.get("step_ms") for event in (one, other)]
     if isinstance(told[0], int) and isinstance(told[1], int):
         found["steady_ms"] = min(told[0], told[1])

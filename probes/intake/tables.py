@@ -67,14 +67,21 @@ def steps_in(text: str) -> str:
     if not split or step is None or took is None or any("rank" in name for name in names):
         return ""
     scale = unit_of(names[took])[1]
-    found = []
+    found: list[tuple[str, float]] = []
     for line in lines_of(rest, 4000):
         cells = _cells(line, split)
         if len(cells) == len(names) and cells[step].isdecimal() and _NUMBER.fullmatch(cells[took]):
-            found.append(f"step {cells[step]} step_time {float(cells[took]) * scale:.6f} s")
+            found.append((cells[step], float(cells[took]) * scale))
         if len(found) >= MOST:
             break
-    return "\n".join(found) + "\n" if len(found) > 1 else ""
+    if len(found) < 2 or _since_start([seconds for _, seconds in found]):
+        return ""
+    return "".join(f"step {number} step_time {seconds:.6f} s\n" for number, seconds in found)
+
+
+def _since_start(times: list[float]) -> bool:
+    """Times that only grow, to more than twice the first: of a clock, not of a step."""
+    return all(a < b for a, b in zip(times, times[1:], strict=False)) and times[-1] > 2 * times[0]
 
 
 def _splitter(head: str) -> str:
