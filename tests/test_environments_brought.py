@@ -78,6 +78,26 @@ def test_a_library_path_that_differs_elsewhere_says_nothing(tmp_path: Path) -> N
     assert first(tmp_path, files).hypothesis.cause in NOTHING
 
 
+def test_a_library_path_that_differs_where_the_network_does_not_stays_below_unknown(tmp_path: Path) -> None:
+    files = {f"gpu-00{n}/env.txt": f"LD_LIBRARY_PATH=/opt/cuda{n // 3}/lib\nNCCL_DEBUG=INFO\n" for n in (1, 2, 3)}
+    assert first(tmp_path, files).hypothesis.cause in NOTHING
+
+
+def test_an_environment_that_was_copied_as_it_is_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "brought"
+    for n, value in ((1, "Ring"), (2, "Ring"), (3, "Tree")):
+        (folder / f"gpu-00{n}").mkdir(parents=True)
+        (folder / f"gpu-00{n}" / "environ").write_bytes(f"PATH=/bin\0NCCL_ALGO={value}\0HOME=/root\0".encode())
+    assert named(first(tmp_path, {})) == ("nccl.env_mismatch", {"node": "gpu-003"})
+
+
+def test_what_a_pod_does_not_say_may_be_in_its_image(tmp_path: Path) -> None:
+    debug, algo = {"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "NCCL_ALGO", "value": "Ring"}
+    env = {"launcher": [debug], "w-0": [debug, algo], "w-1": [debug, algo]}
+    pods = [{"metadata": {"name": n}, "spec": {"containers": [{"name": "t", "env": e}]}} for n, e in env.items()]
+    assert first(tmp_path, {"pods.json": json.dumps({"items": pods})}).hypothesis.cause in NOTHING
+
+
 def test_turns_of_a_loop_are_parts_of_its_nodes() -> None:
     text = '$ for n in cn{07..08} 10.0.0.9; do echo "[$n]"; ssh $n id; done\n'
     text += "[cn07]\na\n[cn08]\nb\n10.0.0.9:\nc\n$ uptime\nd\n"

@@ -65,3 +65,12 @@ def test_how_long_an_epoch_takes_is_not_how_long_a_step_does(tmp_path: Path) -> 
     for place, row in enumerate([*rows, "step {n} loss 2.1, time: {n}400 s"]):
         text = "".join(row.format(n=n) + "\n" for n in range(1, 6)) + waits
         assert first(tmp_path / str(place), {"job.log": text}).hypothesis.cause != "fw.timeout_too_short"
+
+
+def test_a_port_that_is_shut_says_nothing_of_a_job_that_trains(tmp_path: Path) -> None:
+    scan = (
+        "Nmap scan report for gpu-2 (10.0.0.2)\nHost is up.\nPORT STATE SERVICE\n22/tcp open ssh\n9100/tcp filtered x\n"
+    )
+    steps = "".join(f"step {n} loss 2.1\n" for n in range(9))
+    assert first(tmp_path, {"nmap.txt": scan, "job.log": steps}).hypothesis.cause in NOTHING
+    assert first(tmp_path / "b", {"nmap.txt": scan}).hypothesis.cause == "net.bootstrap_blocked"

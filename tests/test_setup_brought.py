@@ -195,6 +195,14 @@ def test_a_core_that_ended_inside_the_library_is_its_crash_and_an_abort_is_not(t
     assert aborted.hypothesis.cause in NOTHING
 
 
+def test_an_abort_that_a_native_stack_shows_is_a_weak_sign_against_the_library(tmp_path: Path) -> None:
+    text = "Thread 1 (Thread 0x7f (LWP 71)):\n#0  0x7f in pthread_join () from /lib64/libc.so.6\n"
+    text += "#1  0x7f in ncclCommAbort () from /usr/lib/libnccl.so.2\n"
+    found = first(tmp_path, {"gpu-001/pstack.txt": text})
+    assert found.hypothesis.cause == "nccl.library_fault"
+    assert found.probability < 0.6
+
+
 def test_what_is_kept_of_an_environment_and_of_a_stack_comes_back_from_the_database() -> None:
     told = Settings(envs={"rank 1": {"NCCL_ALGO": "Ring"}}, launches=(Launch("gpu-1", (("nnodes", "2"),)),))
     back = stored("gpu-1", "host.settings", "ok", "", cattrs.unstructure(told), [])

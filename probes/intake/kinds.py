@@ -17,7 +17,7 @@ from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.tables import steps_in
-from probes.intake.tools import Tool, network_policy, tool_of
+from probes.intake.tools import Tool, environment, network_policy, tool_of
 
 Kind = Literal[
     "dump",
@@ -92,6 +92,8 @@ def kind_of(item: Item) -> Known | Other:
         text = item.head.decode("utf-8", "replace")
         if is_environment(text):
             return Known("environment", text)
+        if environment.fits(text, item.name):
+            return Known("tool", text, tool=environment.TOOL)
         if item.head.count(b"\0") > len(item.head) // 20:
             return Other("binary, of no known form")
     if item.binary:

@@ -95,6 +95,12 @@ def _native(evidence: Evidence) -> Iterator[Hypothesis]:
             because: tuple[Reason, ...] = (Reason(f"signal {seen.facts.signal} in {inside}", seen.ref),)
             yield _of(evidence, rank, seen.node, f"crashed inside NCCL ({inside})", because, "crash_in_library")
             continue
+        if aborts := next((one for one in seen.facts.threads if one.calls(*ABORTING)), None):
+            told_so = (Reason(f"thread {aborts.tid} stands in {aborts.calls(*ABORTING)}", seen.ref),)
+            against = (Reason("it cleans up after a failure: what failed came before", seen.ref),)
+            says = "stands in NCCL's own clean-up"
+            yield _of(evidence, rank, seen.node, says, told_so, "abort_does_not_end", against=against)
+            continue
         asks = [one for one in seen.facts.threads if one.calls(*ASKS)]
         serves = next((one for one in seen.facts.threads if one.calls("ncclProxyService") and one.calls(*TAKES)), None)
         if not asks or serves is None:

@@ -25,6 +25,7 @@ _LIBRARY = re.compile(
     r"nccl|rccl|ofi|efa|libfabric|ucx|hpcx|sharp|cuda|rocm|gdr", re.I
 )  # what NCCL loads, or its plug-ins
 _RANK = re.compile(r"rank \d{1,7}")
+_WHOLE = re.compile(r"rank \d{1,7}|the (?:first|second)")  # a process has all that it was given
 Told = dict[str, tuple[str, Reason]]  # node -> value, where it stands
 
 
@@ -44,12 +45,14 @@ def _written(evidence: Evidence) -> dict[str, Told]:
     """What environments and nccl.conf hold, by node, pod or rank, where as many of each were brought: not set is a
     value too."""
     owners: dict[str, list[tuple[Mapping[str, str], str]]] = {}
+    partly: set[str] = set()  # of a pod's specification: its image may set more
     for seen in evidence.of("host.settings"):
         if seen.node and seen.facts.env:
             node = node_at(evidence, seen.node) or seen.node
             owners.setdefault(node, []).append((seen.facts.env, seen.ref))
         for owner, env in seen.facts.envs.items():
             owners.setdefault(owner, []).append((env, seen.ref))
+            partly |= {owner} if not _WHOLE.fullmatch(owner) else set()
     names = {name for some in owners.values() for env, _ in some for name in env if name.startswith(COMPARED)}
     if len(owners) < 2 or len({len(some) for some in owners.values()}) > 1:
         return {}
@@ -57,6 +60,8 @@ def _written(evidence: Evidence) -> dict[str, Told]:
     for name in sorted(names):
         for owner, some in owners.items():
             env, ref = next((one for one in some if name in one[0]), some[0])
+            if name not in env and owner in partly:
+                continue
             value = env.get(name, "")
             says = f"{name} is {value!r} on {owner}" if value else f"{name} is not set on {owner}"
             found.setdefault(name, {})[owner] = (value, Reason(says[:300], ref))
@@ -172,6 +177,8 @@ def _differing(evidence: Evidence, told: dict[str, Told]) -> Iterator[Hypothesis
         values: dict[str, object] = {owner: value for owner, (value, _) in one.items()}
         if len(set(values.values())) > 1 and (signal := _signal(name, [value for value, _ in one.values()])):
             found.setdefault(tuple(sorted(odd_ones(values))), []).append((name, signal))
+    networks = {str(one[0].name) for one in evidence.job.said("nccl_net") if "Using network" in one[0].text}
+    apart = ("networks_differ_too",) if len(networks) > 1 else ()
     for odd, some in found.items():
         some.sort(key=lambda item: -likelihoods()[item[1]]["ratio"])
         first = told[some[0][0]]
@@ -185,7 +192,7 @@ def _differing(evidence: Evidence, told: dict[str, Told]) -> Iterator[Hypothesis
             subject,
             f"{some[0][0]} differs{'' if subject.get('rank') is not None else ' between nodes'}: {listed_values}{more}",
             tuple(shown),
-            tuple(dict.fromkeys(signal for _, signal in some)),
+            tuple(dict.fromkeys((*(signal for _, signal in some), *apart))),
             would_change=(f"{some[0][0]} the same on every node",),
             ranks=everyone(evidence),
             nodes=nodes,
