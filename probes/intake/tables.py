@@ -24,16 +24,17 @@ _NODE = re.compile(r"(?:node|host|machine|server|instance|pod)(?:_?name)?", re.I
 _IFACE = re.compile(r"i?face|interface|dev(?:ice)?|nic|if_?name|netdev|link", re.I)
 _SETTING = re.compile(r"(?:NCCL|RCCL|UCX|GLOO|FI)_[A-Z0-9_]{2,60}")
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,12})?")
-UNSET = ("", "-", "unset", "None", "<unset>", "n/a")
+_UNSET = ("-", "unset", "None", "<unset>", "n/a")
 MOST = 20_000
 
 
 def by_rows(text: str) -> list[tuple[str, str, str]]:
-    lines = [line for line in lines_of(text[:4_194_304], 4000) if line.strip() and set(line.strip()) - set("-+=| ")]
-    if len(lines) < 3:
+    first = text[:8192].lstrip("-+=| \t\r\n").partition("\n")[0]
+    split = _splitter(first)
+    names = _cells(first, split)
+    if not any(map(_NODE.fullmatch, names)):
         return []
-    split = _splitter(lines[0])
-    names = _cells(lines[0], split)
+    lines = [line for line in lines_of(text[:4_194_304], 4000) if line.strip() and set(line.strip()) - set("-+=| ")]
     node = next((at for at, name in enumerate(names) if _NODE.fullmatch(name)), None)
     mtu = next((at for at, name in enumerate(names) if name.lower().partition("(")[0].strip() == "mtu"), None)
     iface = next((at for at, name in enumerate(names) if _IFACE.fullmatch(name)), None)
@@ -48,9 +49,7 @@ def by_rows(text: str) -> list[tuple[str, str, str]]:
         told = found.setdefault(cells[node], [])
         if mtu is not None and iface is not None and cells[mtu].isdecimal():
             told.append(f"{len(told) + 1}: {cells[iface]}: <UP,LOWER_UP> mtu {cells[mtu]}")
-        told += [
-            f"{names[at]}={'' if cells[at] in ('-', 'unset', 'None', '<unset>') else cells[at]}" for at in settings
-        ]
+        told += [f"{names[at]}={'' if cells[at] in _UNSET else cells[at]}" for at in settings]
     label = "env" if settings else "ip_link"
     return [(name, label, "\n".join(told) + "\n") for name, told in found.items()] if len(found) > 1 else []
 

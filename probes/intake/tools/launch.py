@@ -63,7 +63,7 @@ def _commands(text: str) -> list[str]:
 def _joined(text: str) -> str:
     """Commands that stand in several lines as one: after a backslash, or an option a line as pods list them."""
     text = re.sub(r"\\\n\s{0,40}", " ", text)
-    return re.sub(r"\n\s{1,40}(?:- )?['\"]?(?=--[a-z])", " ", text)
+    return re.sub(r"\n[ \t]{1,40}(?:- )?['\"]?(?=--[a-z])", " ", text)
 
 
 def _told(line: str) -> Launch | None:

@@ -21,13 +21,13 @@ from probes.intake.tools._text import refuse
 from probes.intake.tools.limits import quiet
 
 _KIND = re.compile(
-    r"^\s{0,12}[-\"{]{0,2}\s{0,8}\"?kind\"?:\s{1,4}\"?(?:Cilium|Global)?(?:Clusterwide)?NetworkPolicy\"?,?\s{0,4}$",
+    r"^[ \t]{0,12}[-\"{]{0,2}\s{0,8}\"?kind\"?:\s{1,4}\"?(?:Cilium|Global)?(?:Clusterwide)?NetworkPolicy\"?,?\s{0,4}$",
     re.M,
 )
 _DESCRIBED = re.compile(r"^Spec:\n  PodSelector: ", re.M)
 _PORT = re.compile(r"\"?\bport\"?:\s{1,4}\"?(\d{1,5})\b|^\s{4,8}To Port: (\d{1,5})/TCP", re.M)
 _ALL = re.compile(
-    r"^(\s{0,12})ingress:\n\s{0,12}- \{\}|\"ingress\":\s{0,40}\[\s{0,80}\{\s{0,40}\}"
+    r"^([ \t]{0,12})ingress:\n\s{0,12}- \{\}|\"ingress\":\s{0,40}\[\s{0,80}\{\s{0,40}\}"
     r"|^ {4}To Port: <any> \(traffic allowed to all ports\)",
     re.M,
 )
