@@ -16,7 +16,7 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
-from probes.intake.tools import Tool, tool_of
+from probes.intake.tools import Tool, beside, tool_of
 
 Kind = Literal[
     "dump",
@@ -42,6 +42,7 @@ _CONCLUSIONS = re.compile(
 )
 _SOURCES = (".md", ".rst", ".html", ".py", ".pyc", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".ipynb", ".css",
     ".js", ".tsv", ".csv", ".c", ".cpp", ".cu", ".h", ".tex", ".patch", ".diff")  # fmt: skip
+_PROGRAMS = (".py", ".patch", ".diff")  # of which a piece may show the fault itself
 _KERNEL = re.compile(
     r"(?:<\d{1,3}>|[a-z]{3,8} {0,6}:[a-z]{3,6} {0,6}: ?)?"  # dmesg -r, dmesg -x
     r"(?:\[ {0,8}\d{1,9}\.\d{3,6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
@@ -116,6 +117,10 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("tool", text, tool=tool)
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
+    if item.name.lower().endswith((".csv", ".tsv")) and beside(text[:HEAD], item.name):
+        return Known("perhaps a log", text)
+    if item.name.lower().endswith(_PROGRAMS) and (of_program := beside(text[:HEAD], item.name)):
+        return Known("tool", text, tool=of_program[0])  # and no log, whatever its strings say
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)

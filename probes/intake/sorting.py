@@ -6,9 +6,9 @@ Errors   NoSuchPath; what a parser refuses is an Unread
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,23 +25,18 @@ from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.files import Given, walk
-from probes.intake.hosts import told_by
+from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, process_table, tools_of
+from probes.intake.tools import Tool, beside, process_table, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
-_LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
-_KERNEL_HOST = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
-    r" ([\w.-]{1,80}) kernel:"
-)
 
 
 def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Brought:
@@ -61,12 +56,6 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 
 
 MOST_PASTED = 20_000  # files that one file may be cut into
-
-
-def _kernel_host(text: str) -> str:
-    """The node that the lines of a kernel log or of a serial console name most often."""
-    hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
-    return max(set(hosts), key=hosts.count) if hosts else ""
 
 
 class _Sorter:
@@ -224,7 +213,7 @@ class _Sorter:
         if reading.parse_error:
             self._unread(item, reading.parse_error)
             return False
-        host = _kernel_host(text) if probe == "host.kernel_log" else ""
+        host = kernel_host(text) if probe == "host.kernel_log" else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
 
@@ -259,6 +248,7 @@ class _Sorter:
 
     def _log(self, item: Item, known: Known) -> None:
         text = self._whole(item, known.text)
+        besides = self._besides(item, text)
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)
@@ -267,9 +257,17 @@ class _Sorter:
             return
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
-            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, _kernel_host(text)))
-        else:
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
+        elif not besides:
             self._unread(item, "no line in it has a known form")
+
+    def _besides(self, item: Item, text: str) -> bool:
+        """What a log holds besides its events: values of replicas, and pieces of the program that somebody pasted."""
+        before = len(self.brought.nodes)
+        for tool in beside(text[:HEAD], item.name):
+            with contextlib.suppress(ParseError):
+                self._tool(item, tool, text[:TEXT_BYTES])
+        return len(self.brought.nodes) > before
 
     def end(self) -> Brought:
         for future in self._dumps:
