@@ -58,7 +58,7 @@ def _failed(evidence: Evidence) -> bool:
 def _lines(evidence: Evidence) -> Iterator[tuple[str, int | None, Reason]]:
     """Errors, and the last lines of each log, with the rank that wrote them."""
     for event, log, seen in evidence.job.said(
-        "traceback", "cuda_error", "fatal_signal", "ddp_unused", "nan", "unwaited"
+        "traceback", "cuda_error", "fatal_signal", "ddp_unused", "nan", "unwaited", "stream_race"
     ):
         yield f"{event.name}: {event.text}", event.rank, quoted(event, log, seen)
     for seen in evidence.of("rank.log"):
