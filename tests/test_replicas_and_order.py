@@ -239,3 +239,43 @@ def test_calls_side_by_side_tell_where_they_part(tmp_path: Path) -> None:
     table = f"{heads.rstrip()}\n{'  '.join(['-' * 70] * 3)}\n" + "\n".join(row.rstrip() for row in rows) + "\n"
     found = judged(tmp_path, {"fr_j.txt": table}).verdict
     assert (found.hypothesis.cause, found.hypothesis.subject.get("rank")) == (MISSING, 1)
+
+
+# Tables of ranks ------------------------------------------------------------------------------------------------------
+
+
+def rows_of(late: int, completed: str = "880") -> list[tuple[str, ...]]:
+    return [(str(rank), "880" if rank == late else "881", completed, "all_reduce") for rank in range(4)]
+
+
+HEADS = ("rank", "last_enqueued", "last_completed", "op")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join("   ".join(cell.ljust(14) for cell in row) for row in (HEADS, *rows_of(3))) + "\n",
+        "\n".join(" | ".join(row) for row in (HEADS, *rows_of(3))) + "\n",
+        json.dumps([dict(zip(HEADS, row, strict=True)) for row in rows_of(3)]),
+        "".join(f"rank {row[0]}: last enqueued {row[1]}, last completed {row[2]}\n" for row in rows_of(3)),
+    ],
+    ids=["a table", "with bars", "objects", "a line a rank"],
+)
+def test_a_table_of_how_far_each_rank_is_names_the_one_behind(tmp_path: Path, text: str) -> None:
+    found = judged(tmp_path, {"positions.txt": text}).verdict
+    assert (found.hypothesis.cause, found.hypothesis.subject.get("rank")) == (MISSING, 3)
+    assert found.probability < 0.95
+
+
+def test_a_table_that_does_not_say_that_anybody_waits_is_not_certain(tmp_path: Path) -> None:
+    text = "rank,seq\n0,881\n1,881\n2,880\n3,881\n"
+    assert verdict(tmp_path, {"positions.csv": text})[1] < 0.8
+
+
+def test_ranks_that_are_anywhere_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    text = "rank,last_enqueued,last_completed\n0,881,880\n1,870,869\n2,902,901\n3,655,650\n"
+    assert verdict(tmp_path, {"positions.csv": text})[0] in ("none", "unknown")
+
+
+def test_numbers_of_steps_are_no_numbers_of_collectives() -> None:
+    assert not [tool for tool in beside("rank step loss\n0 10 1.1\n1 9 1.2\n", "x.txt") if "trace" in tool.probe]

@@ -23,6 +23,7 @@ class Place:
     size: int
     state: str
     where: str  # the last frame in the user's code
+    told: str = ""  # "table": of ranks with the numbers of their calls, that somebody made
 
     @property
     def called(self) -> str:

@@ -30,11 +30,13 @@ class Printed:
 
 
 def printed(evidence: Evidence) -> Printed:
-    """Of the last report that was brought. Dumps themselves tell more: then nothing."""
+    """Of all reports that were brought, one a group perhaps. Dumps themselves tell more: then nothing."""
     reports = list(evidence.of(PROBE))
     if not reports or any(view.dump is not None for view in evidence.job.ranks.values()):
         return Printed()
-    return _judged(reports[-1].facts, reports[-1], evidence.job.world_size)
+    places = dict.fromkeys(place for one in reports for place in one.facts.places)
+    undumped = {rank for one in reports for rank in one.facts.undumped}
+    return _judged(TraceReport(tuple(places), tuple(sorted(undumped))), reports[-1], evidence.job.world_size)
 
 
 def _judged(report: TraceReport, seen: Seen, world: int | None) -> Printed:

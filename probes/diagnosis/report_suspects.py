@@ -20,10 +20,13 @@ def by_report(evidence: Evidence) -> Iterator[Suspect]:
     for rank, place in found.free.items():
         view = evidence.job.view(rank)
         at = f", where they are at {place.where}" if place.where else ""
-        says = f"torchfrtrace: {ranks_said(list(place.missing))} missing in {place.called}{at}"
+        by = "a table of ranks" if place.told == "table" else "torchfrtrace"
+        says = f"{by}: {ranks_said(list(place.missing))} missing in {place.called}{at}"
         others = Reason("the other ranks that it calls missing wait in another group", ref)
         because = (Reason(says, ref), others) if _bystanders(found.waiting, place.missing) else (Reason(says, ref),)
         signal = "missing_in_report" if together == 1 else "missing_in_report_with_others"
+        if place.told == "table":  # without a state nothing tells that the others wait
+            signal = "missing_in_table" if place.state else "behind_in_table"
         yield Suspect(view, f"never entered {place.called}", because, (signal,), waiting=found.waiting)
     world = evidence.job.world_size or 0
     if not found.free and not found.odd and not found.cycle and 0 < len(found.undumped) <= max(1, world // FEW):

@@ -187,7 +187,11 @@ def _by_barrier(evidence: Evidence) -> Iterator[Suspect]:
 
 
 def _by_desync(evidence: Evidence) -> Iterator[Suspect]:
-    for event, log, seen in evidence.job.said("desync"):
+    said = list(evidence.job.said("desync"))
+    never = any(event.name.startswith("never joined") for event, _, _ in said)
+    for event, log, seen in said:
+        if never and event.name.startswith("joined"):
+            continue  # it waits for who has not joined
         for rank in event.about[:8]:
             says = f"torch's desync report names rank {rank}: {event.text[:160]}"
             yield Suspect(

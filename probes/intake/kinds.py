@@ -133,7 +133,9 @@ def _of_text(text: str, name: str) -> Known | Other:
     if body[0] in "[{":
         if (tool := tool_of(body[:HEAD], name)) is not None:
             return Known("tool", body, tool=tool)
-        return _json(body, name)
+        known = _json(body, name)
+        found = beside(body[:HEAD], name) if isinstance(known, Other) else ()
+        return Known("tool", body, tool=found[0]) if found else known
     if body.startswith("==> ") and "<==" in body[:1000]:
         return Known("process", text) if is_extract(text) else Known("sections", body)
     head = text[:HEAD]

@@ -50,7 +50,8 @@ def _mismatch(evidence: Evidence, found: Printed, place: Place, odd: tuple[int, 
     views = [evidence.job.view(rank) for rank in odd]
     subject, called = shared(views) if views else ({}, "One rank")
     what = "another collective" if cause == MISMATCH else "other sizes or types"
-    says = f"torchfrtrace: {place.called} has {place.error.lower().replace('_', ' ')}"
+    by_whom = "a table of ranks" if place.told == "table" else "torchfrtrace"
+    says = f"{by_whom}: {place.called} has {place.error.lower().replace('_', ' ')}"
     by = f", culprits {ranks_said(list(place.odd))}" if place.odd else ""
     sure = "mismatch_in_report" if place.group else "mismatch_in_calls"
     if not odd:
