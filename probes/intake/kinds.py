@@ -14,6 +14,7 @@ from typing import Literal
 from probes.catalog._log_timings import tells_times
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
+from probes.catalog._stack_native import is_native
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.tools import Tool, beside, tool_of
@@ -130,6 +131,9 @@ def _of_text(text: str, name: str) -> Known | Other:
     body = text.lstrip("\ufeff \t\r\n")
     if not body:
         return Other("it is empty")
+    head = text[:HEAD]
+    if ("#0 " in head or "Traceback for thread " in head) and is_native(head):
+        return Known("stacks", text)
     if body[0] in "[{":
         if (tool := tool_of(body[:HEAD], name)) is not None:
             return Known("tool", body, tool=tool)
@@ -138,7 +142,6 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("tool", body, tool=found[0]) if found else known
     if body.startswith("==> ") and "<==" in body[:1000]:
         return Known("process", text) if is_extract(text) else Known("sections", body)
-    head = text[:HEAD]
     if body.startswith("!! ") or body.startswith(("#stderr: Error:", "Error: Failed to", "Error: Permission")):
         first = clean(body.partition("\n")[0]).removeprefix("!! ").removeprefix("#stderr: ")
         return Other(f"the tool that should have written it failed: {first[:160]}")

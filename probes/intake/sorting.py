@@ -162,7 +162,7 @@ class _Sorter:
 
     def _stacks(self, item: Item, text: str) -> None:
         processes = stacks_of(text)
-        form = 3 if text.lstrip()[:1] == "[" else 1
+        form = 3 if text.lstrip()[:1] == "[" and processes[0].how == "py-spy" else 1
         if form == 1 and processes and processes[0].how == "faulthandler":
             form = 0
         elif any(frame.line is None for one in processes for thread in one.threads for frame in thread.frames):
