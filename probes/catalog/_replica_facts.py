@@ -63,3 +63,21 @@ class SourceFault:
 class SourceText:
     lines: int
     faults: tuple[SourceFault, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NanValue:
+    """One value of a rank (None: of the job), or the first of its kind that is no number: `finite_before` others were
+    numbers, and it `stays` so in all that follow."""
+
+    name: str
+    step: int | None
+    rank: int | None
+    bad: bool
+    stays: bool = False
+    finite_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NanValues:
+    values: tuple[NanValue, ...]

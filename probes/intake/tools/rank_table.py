@@ -51,6 +51,7 @@ _PAIR = re.compile(
 )
 _WAITS = re.compile(r"started|scheduled|pending|running|waiting|in[_ ]?flight|timed?[_ ]?out|stuck|hang", re.I)
 _FREE = ("all_to_all", "alltoall", "scatter", "gather", "broadcast", "send", "recv", "barrier")
+_LIST = re.compile(r"\[\s{0,40}\{")  # of objects: "[rank0]: ..." begins like one
 _FIT = re.compile(r"enqueued|seq|sequence|op_?count|profiling_name|launched", re.I)
 
 
@@ -113,7 +114,7 @@ def _place(group: str, rows: dict[int, _Row]) -> Place | None:
 
 def _rows(text: str) -> Iterator[_Row]:
     body = text.lstrip()
-    if body[:1] in "[{":
+    if body[:1] == "{" or _LIST.match(body):
         for said in _objects(body):
             if row := _row({key: str(value) for name, value in said.items() if (key := _key(str(name)))}):
                 yield row
