@@ -268,7 +268,7 @@ def test_a_table_of_how_far_each_rank_is_names_the_one_behind(tmp_path: Path, te
 
 
 def test_a_table_that_does_not_say_that_anybody_waits_is_not_certain(tmp_path: Path) -> None:
-    text = "rank,seq\n0,881\n1,881\n2,880\n3,881\n"
+    text = "rank,seq_id\n0,881\n1,881\n2,880\n3,881\n"
     assert verdict(tmp_path, {"positions.csv": text})[1] < 0.8
 
 
@@ -279,3 +279,13 @@ def test_ranks_that_are_anywhere_do_not_wait_for_each_other(tmp_path: Path) -> N
 
 def test_numbers_of_steps_are_no_numbers_of_collectives() -> None:
     assert not [tool for tool in beside("rank step loss\n0 10 1.1\n1 9 1.2\n", "x.txt") if "trace" in tool.probe]
+
+
+def test_lengths_of_sequences_are_no_numbers_of_collectives() -> None:
+    text = "rank,seq,batch\n0,4096,8\n1,4096,8\n2,3584,8\n3,4096,8\n"
+    assert not [tool for tool in beside(text, "shapes.csv") if "trace" in tool.probe]
+
+
+def test_an_event_that_is_waited_for_orders_a_stream(tmp_path: Path) -> None:
+    piece = SIDE.format(wait="self.copied.record(self.side)") + "\ndef use(self):\n    self.copied.wait()\n"
+    assert verdict(tmp_path, {"sync.py": piece, "train.log": APART})[0] in ("none", "unknown")

@@ -147,7 +147,10 @@ def _heads(line: str, mark: str) -> list[str]:
     if any(cell.rstrip(":,").isdecimal() for cell in cells):
         return []
     keys = [_key(cell) for cell in cells]
-    return keys if "rank" in keys and any(key in ENTERED for key in keys) else []
+    # "seq" may be a length of sequences, and what is started may be anything: then more must tell of collectives.
+    bare = any(cell.lower() == "seq" for cell in cells) or not {"enqueued", "seq"} & set(keys)
+    enough = not bare or bool({"op", "state", "group", "completed"} & set(keys))
+    return keys if "rank" in keys and any(key in ENTERED for key in keys) and enough else []
 
 
 def _cells(line: str, mark: str) -> list[str]:

@@ -34,9 +34,7 @@ _ASYNC = re.compile(
 )
 _ASKED = re.compile(r"\basync_op\s{0,2}=\s{0,2}True|\bi(?:send|recv)\(")
 _STREAM = re.compile(r"\bwith\s{1,4}(?:torch\.)?(?:cuda\.)?(?:stream|Stream|StreamContext)\(\s{0,2}([\w.]{1,60})")
-_WAITS_STREAM = re.compile(
-    r"\.wait_stream\(|\.wait_event\(|\.synchronize\(|\bsynchronize\(|\b\w{0,20}event\w{0,20}\.wait\("
-)
+_WAITS_STREAM = re.compile(r"\.wait_stream\(|\.wait_event\(|\.synchronize\(|\bsynchronize\(|\.wait\(")
 _WAIT = re.compile(r"\.wait\(|\.wait_stream\(|\.wait_event\(|\.synchronize\(|\bsynchronize\(|wait_all\(|wait_tensor\(")
 _FRONT = re.compile(r"^(?:\s{0,6}\d{1,6}[:|\t-] ?| {0,6}\d{1,6}\t)")
 _ASSIGNED = re.compile(r"([A-Za-z_][\w.\[\]]{0,60})\s{0,4}(?::[^=\n]{1,40})?=\s{0,4}(?:[\w.]{1,60}\.)?\w{1,40}\(")
@@ -193,7 +191,8 @@ def _streams(live: list[_Row], rows: list[_Row]) -> list[SourceFault]:
             or (one.removed and _WAITS_STREAM.search(one.text) and not _is_own(one.text, names))
             for one in rows
         )
-        used = any(_names(one.text) & {name for row in inside for name in _names(row.text)} for one in after)
+        made = {name for one in inside for name in _names(one.text)} - names
+        used = any(_names(one.text) & made for one in after)
         if after or undone:
             found[stream] = SourceFault("stream not waited for", row.number, _shown(row), undone, used)
     return list(found.values())
@@ -204,11 +203,13 @@ _COMMON = frozenset(("self", "torch", "dist", "True", "False", "None", "async_op
 
 
 def _names(text: str) -> set[str]:
-    """Variables in a line: self.flat of self.flat.view(), buf of buf.copy_()."""
+    """Variables in a line: self.flat of self.flat.view(), buf of buf.copy_(); no functions."""
     found = set()
-    for name in re.findall(r"[A-Za-z_][\w.]{1,60}", text)[:100]:
-        parts = name.split(".")
-        found.add(".".join(parts[:2]) if parts[0] == "self" else parts[0])
+    for one in list(re.finditer(r"[A-Za-z_][\w.]{1,60}", text))[:100]:
+        parts = one[0].split(".")
+        parts = parts[:-1] if text[one.end() : one.end() + 1] == "(" else parts
+        if parts and parts != ["self"]:
+            found.add(".".join(parts[:2]) if parts[0] == "self" else parts[0])
     return found - _COMMON
 
 
