@@ -289,3 +289,28 @@ def test_lengths_of_sequences_are_no_numbers_of_collectives() -> None:
 def test_an_event_that_is_waited_for_orders_a_stream(tmp_path: Path) -> None:
     piece = SIDE.format(wait="self.copied.record(self.side)") + "\ndef use(self):\n    self.copied.wait()\n"
     assert verdict(tmp_path, {"sync.py": piece, "train.log": APART})[0] in ("none", "unknown")
+
+
+# Orders ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("[rank{0}] grad hook order: {1}\n", "fw.hook_order"),
+        ("rank {0}: buckets ready in order [{1}]\n", MISMATCH),
+        ("[rank{0}] process groups in order: {1}\n", "fw.group_order_cycle"),
+    ],
+)
+def test_a_rank_with_another_order_is_named_and_not_certain(tmp_path: Path, line: str, cause: str) -> None:
+    text = "".join(line.format(rank, "c, a, b" if rank == 2 else "a, b, c") for rank in range(4))
+    found = judged(tmp_path, {"orders.txt": text}).verdict
+    assert (found.hypothesis.cause, found.hypothesis.subject.get("rank")) == (cause, 2)
+    assert found.probability < 0.8
+
+
+def test_orders_that_are_alike_or_of_other_things_are_no_finding(tmp_path: Path) -> None:
+    alike = "".join(f"[rank{rank}] hook order: a, b, c\n" for rank in range(4))
+    others = "".join(f"[rank{rank}] hook order: a, b, c{rank}\n" for rank in range(4))  # stages of a pipeline
+    for name, text in (("alike", alike), ("others", others)):
+        assert verdict(tmp_path / name, {"orders.txt": text})[0] in ("none", "unknown")

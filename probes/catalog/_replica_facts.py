@@ -81,3 +81,17 @@ class NanValue:
 @dataclass(frozen=True, slots=True)
 class NanValues:
     values: tuple[NanValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order a rank (None: the file's name tells it) did the same things: hooks, buckets, parameters."""
+
+    thing: str
+    rank: int | None
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    orders: tuple[Order, ...]

@@ -36,6 +36,7 @@ from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
+BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for
 NESTED = 2  # files within files of `tail -v`
 
 
@@ -264,9 +265,10 @@ class _Sorter:
     def _besides(self, item: Item, text: str) -> bool:
         """What a log holds besides its events: values of replicas, and pieces of the program that somebody pasted."""
         before = len(self.brought.nodes)
+        both_ends = text if len(text) <= 2 * BESIDES else f"{text[:BESIDES]}\n{text[-BESIDES:]}"
         for tool in beside(text[:HEAD], item.name):
             with contextlib.suppress(ParseError):
-                self._tool(item, tool, text[:TEXT_BYTES])
+                self._tool(item, tool, both_ends)
         return len(self.brought.nodes) > before
 
     def end(self) -> Brought:

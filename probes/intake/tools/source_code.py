@@ -21,7 +21,7 @@ from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
 
-MOST_LINES, MOST_FAULTS = 20_000, 16
+MOST_LINES, MOST_FAULTS, MOST_CALLS = 20_000, 16, 32
 _LANGUAGE = re.compile(
     r"^[\s\d:+|-]{0,12}(?:def \w|class \w|with \S|for \w{1,40}(?:, ?\w{1,40}){0,4} in |if \S|return\b|import \w"
     r"|from \S{1,60} import|@\w)"
@@ -110,8 +110,12 @@ def _undone(rows: list[_Row], pattern: re.Pattern[str]) -> bool:
 def _works(live: list[_Row], rows: list[_Row]) -> list[SourceFault]:
     found = []
     whole = "\n".join(row.text for row in live)
+    looked = 0
     for at, row in enumerate(live):
         call = _ASYNC.search(row.text)
+        looked += call is not None
+        if looked > MOST_CALLS:
+            break  # each is compared with all lines
         if (
             call is None
             or ".wait(" in row.text
@@ -161,8 +165,13 @@ def _body(live: list[_Row], at: int) -> list[_Row]:
 
 
 def _is_used(call: str, body: list[_Row]) -> bool:
+    """Whether the tensor stands in what follows; gradients are used by whatever makes the step."""
     tensor = _FIRST.search(call)
-    return tensor is not None and any(re.search(rf"(?<![\w.]){re.escape(tensor[1])}(?!\w)", row.text) for row in body)
+    if tensor is None:
+        return False
+    again = re.compile(rf"(?<![\w.]){re.escape(tensor[1])}(?!\w)")
+    step = re.compile(r"\.step\(|clip_grad_\w{1,8}\(") if "grad" in tensor[1].lower() else again
+    return any(again.search(row.text) or step.search(row.text) for row in body)
 
 
 def _shown(row: _Row) -> str:
@@ -173,13 +182,17 @@ def _streams(live: list[_Row], rows: list[_Row]) -> list[SourceFault]:
     """Streams with work on them for which nothing in this piece waits. `side.wait_stream(main)` is the other way: what
     runs on the side waits for what was there before."""
     found: dict[str, SourceFault] = {}
+    seen: set[str] = set()
     for at, row in enumerate(live):
         opened = _STREAM.search(row.text)
-        if opened is None or opened[1] in found:
+        if opened is None or opened[1] in seen:
             continue
+        seen.add(opened[1])
+        if len(seen) > MOST_CALLS:
+            break
         stream = opened[1]
         inside = _block(live, at)
-        outside = [one for one in live if one not in inside and one is not row]
+        outside = [*live[:at], *live[at + 1 + len(inside) :]]
         names = {stream, stream.rpartition(".")[2]}
         waits = [one for one in outside if _WAITS_STREAM.search(one.text) and not _is_own(one.text, names)]
         if waits:
