@@ -301,3 +301,22 @@ def test_losses_that_transformers_prints_need_no_times_to_be_a_log(tmp_path: Pat
     rows = [("0.91", "1.2"), ("0.88", "1.1"), ("nan", "nan"), ("0.0", "nan"), ("0.0", "nan")]
     text = "".join(f"{{'loss': {loss}, 'grad_norm': {norm}, 'epoch': 0.{n}}}\n" for n, (loss, norm) in enumerate(rows))
     assert of_log(tmp_path, text)[0] == "fw.nan_gradient"
+
+
+def test_who_joined_and_waits_is_no_suspect_beside_who_never_joined(tmp_path: Path) -> None:
+    report = (
+        "\t - [2] Timeout at collective: BROADCAST, #9\n"
+        "\t   - [1] joined but didn't finish collective #9 (count from 1)\n"
+        "\t     [6] finished collective #8, but didn't join collective #9 (count from 1)\n"
+    )
+    assert of_log(tmp_path, report)[:2] == ("fw.rank_missing_collective", 6)
+
+
+def test_collectives_that_nobody_waited_for_tell_where_all_whose_logs_are_here_wrote_it(tmp_path: Path) -> None:
+    line = (
+        "[rank0]:[W1130 10:00:00.1 ProcessGroup.hpp:940] Warning: At the time of process termination, there are still "
+    )
+    line += "480 unwaited collective calls.\n"
+    assert of_log(tmp_path, line)[0] == "fw.async_not_awaited"
+    other = "[rank1]: INFO step 4\n[rank1]: RuntimeError: Connection closed by peer [10.0.0.1]:900\n"
+    assert of_log(tmp_path / "other", line + other)[0] != "fw.async_not_awaited"

@@ -57,3 +57,18 @@ def test_the_rank_that_had_it_first_or_alone_is_named_and_not_certain(tmp_path: 
 def test_numbers_alone_are_none_of_these() -> None:
     text = "step,rank,grad_norm\n4,0,1.1\n4,1,1.2\n"
     assert not [tool for tool in beside(text, "norms.csv") if tool.probe == "job.nan_values"]
+
+
+def overflows(scale: float, count: int) -> str:
+    """As fairseq writes: each halves the scale."""
+    form = "2025-02-01 09:00:{n:02d} | INFO | fairseq.trainer | NOTE: gradient overflow detected, ignoring gradient, "
+    form += "setting loss scale to: {scale}\n"
+    return "".join(form.format(n=n, scale=scale / 2**n) for n in range(count))
+
+
+def test_overflows_down_to_a_scale_that_scales_nothing_are_a_finding(tmp_path: Path) -> None:
+    assert told(tmp_path, {"train.log": overflows(8.0, 12)})[0] == NAN
+
+
+def test_the_first_overflows_of_a_run_are_as_usual(tmp_path: Path) -> None:
+    assert told(tmp_path, {"train.log": overflows(65536.0, 6)})[0] in ("none", "unknown")

@@ -64,7 +64,7 @@ WORDS = (
         "opology file", "=== System", "+ NVL[", " - GPU/", "(UUID: GPU-",
     )),
     ("words", 4, 4, (
-        "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
+        "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale", "verflow", "OVERFLOW",
         "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
     )),
     ("words", 16, 16, ("- Process ",)),

@@ -27,6 +27,7 @@ FIRST_BYTES, LAST_BYTES = 4_194_304, 8_388_608  # of one log that are in memory 
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
 STEPS = 8  # judgement: lines that count steps; prose holds one or two
 WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
+STAMPS = 5  # judgement: so many lines that begin with a time are no prose either
 LEAST_STEPS = 3  # judgement: so many steps with their times are no prose
 _TRAINER = re.compile(r"^\{'(?:train_|eval_)?loss': ", re.M)  # what transformers' Trainer prints for each step it logs
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
@@ -189,6 +190,8 @@ def _is_log(log: RankLog, head: str, place: Named) -> bool:
     rows = [row for row in head[:HEAD].split("\n") if row][:200]
     lines = [line for row in rows for line in pieces(row, Zone())]
     if any(line.source or line.writer for line in lines):
+        return True
+    if log.events and sum(bool(line.stamp) for line in lines) >= STAMPS:
         return True
     if _steps(lines):
         return True

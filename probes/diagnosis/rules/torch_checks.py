@@ -33,7 +33,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             if words in text:
                 found.setdefault((cause, signal, says), {}).setdefault(rank, reason)
     for (cause, signal, says), by_rank in found.items():
-        if signal == "unwaited_at_exit" and len(by_rank) > 1 and not _failed(evidence):
+        if signal == "unwaited_at_exit" and _all_wrote(evidence, set(by_rank)) and not _failed(evidence):
             signal = "unwaited_at_regular_exit"
         views = [evidence.job.view(rank) for rank in sorted(rank for rank in by_rank if rank is not None)]
         subject, called = shared(views) if views else ({}, "A rank")
@@ -47,6 +47,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset(view.rank for view in views),
             nodes=frozenset(view.node for view in views),
         )
+
+
+def _all_wrote(evidence: Evidence, ranks: set[int | None]) -> bool:
+    """Whether several ranks wrote it, or each whose log is here."""
+    return len(ranks) > 1 or {event.rank for event, _, _ in evidence.job.events} - {None} <= ranks
 
 
 def _failed(evidence: Evidence) -> bool:
