@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from probes.intake.tools import beside, tool_of
+from probes.core import facts_as_json
+from probes.intake.tools import beside, tool_of, tools
+from probes.stored import stored
 from tests.support.hardware import judged
 
 ASYNC, STREAM = "fw.async_not_awaited", "fw.stream_order"
@@ -314,3 +316,20 @@ def test_orders_that_are_alike_or_of_other_things_are_no_finding(tmp_path: Path)
     others = "".join(f"[rank{rank}] hook order: a, b, c{rank}\n" for rank in range(4))  # stages of a pipeline
     for name, text in (("alike", alike), ("others", others)):
         assert verdict(tmp_path / name, {"orders.txt": text})[0] in ("none", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("values of replicas", APART),
+        ("program text", DROPPED),
+        ("kernel trace", kernels(400)),
+        ("torchfrtrace", place(4, "2:tp", "1", "0, 1")),
+        ("table of ranks", "rank,last_enqueued,last_completed\n0,881,880\n1,881,880\n2,880,880\n"),
+        ("orders of ranks", "[rank0] hook order: a, b, c\n[rank1] hook order: a, c, b\n"),
+    ],
+)
+def test_what_was_read_comes_back_from_the_database_as_it_was(name: str, text: str) -> None:
+    tool = next(one for one in tools() if one.name == name)
+    facts = tool.read(text)
+    assert stored("gpu-01", tool.probe, "ok", "", facts_as_json(facts), []).facts == facts
