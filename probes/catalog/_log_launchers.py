@@ -104,7 +104,8 @@ SHAPES = (
     shape(
         "torchrun_failure",
         "terminated with",
-        r"[Pp]rocess (?P<about>\d{1,5}) terminated with (?:exit code (?P<code>[1-9]\d{0,2})|signal (?P<name>SIG\w{2,8}))",
+        r"[Pp]rocess (?P<about>\d{1,5}) terminated with "
+        r"(?:exit code (?P<code>[1-9]\d{0,2})|signal (?P<name>SIG\w{2,8}))",
     ),
     shape(
         "torchrun_failure",
