@@ -24,6 +24,7 @@ KINDS: dict[str, str] = {
     "shm_full": "found /dev/shm full",
     "ddp_unused": "had parameters without a gradient (DDP)",
     "hook_order": "got a gradient twice for one parameter (DDP)",
+    "stream_race": "raced between two streams, says torch's sanitizer",
     "disk_full": "found no space left on a disk",
     "too_many_files": "has too many files open",
     "scheduler_kill": "ended, says the scheduler",

@@ -127,6 +127,11 @@ _A_PHASE = re.compile(_PHASE)
 
 _ONE_STEP = re.compile(_STEP)
 
+_SCALE_GONE = (
+    r"(?:v|V)(?:erflow|ERFLOW)\b.{0,160}?\b(?:to|scale):? {0,2}(?:[01](?:\.\d{1,24})?(?:e-\d{1,3})?"
+    r"|\d(?:\.\d{1,24})?e-\d{1,3})\s*$"
+)
+
 _WORDS = (
     # TORCH_NCCL_NAN_CHECK: NanCheck.cu asserts on the GPU that what a collective is given is a number.
     shape("nan", "heckForN", r"heckForNa[nN]", name=NAN_CHECK),
@@ -135,6 +140,8 @@ _WORDS = (
     shape("nan", "nan", r"(?<![\w./])nan(?! iterations)(?![\w./])"),
     shape("nan", "nan iterations", r"nan iterations: {0,8}[1-9]"),  # Megatron counts them in every line
     shape("nan", "oss scale", r"(?i:loss scale already at minimum|minimum loss scale reached)", name="loss scale"),
+    # A scale of 1 or less scales nothing any more: apex, fairseq, DeepSpeed. The first overflows of a run are as usual.
+    *(shape("nan", word, _SCALE_GONE) for word in ("verflow", "OVERFLOW")),
     shape("nan", "nf in ", r"found [Ii]nf in "),  # Megatron, beside "found NaN in"
     shape("nan", "non-finite", r"(?:norm|gradients?|loss).{0,120}?\bnon-finite"),  # clip_grad_norm_, error_if_nonfinite
     shape("nan", "inf", r"(?i:loss|norm|scale|ppl)\W{1,4}-?inf(?!\w)"),

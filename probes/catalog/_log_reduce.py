@@ -49,7 +49,9 @@ WORDS = (
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
         "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
         "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
-        "graph has changed", "is all-gathering ", "appears not to match", "DDP expects same model",
+        "graph has changed", "CSAN detected", "CUDASanitizerErrors", "not used in producing", "disagreement between",
+        "DistributedOperationException", "All shapes ", "terminated with",
+        "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (
         "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",
@@ -65,10 +67,11 @@ WORDS = (
         "run_id  ", "rdzv_backend  ", "rdzv_endpoint  ", "min_nodes  ",
     )),
     ("words", 4, 4, (
-        "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
+        "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale", "verflow", "OVERFLOW",
         "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
         "izer state", "izer_state", ".pt", ".ckpt", ".safetensors", ".distcp", ".zarr", "_states",
     )),
+    ("words", 16, 16, ("- Process ",)),
     ("words", 6, 12, ("ffected ranks", "MxRtt/Rnk", "elative performance", "Rank=", "across ranks (", "...: (")),
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",

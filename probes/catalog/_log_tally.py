@@ -62,7 +62,7 @@ def _key(event: LogEvent) -> object:
         host, pid = event.more.get("host"), event.more.get("of_pid")
         return event.rank, event.name, event.where, event.code, event.more.get("direction"), host, pid
     if event.kind == "nan":
-        return event.rank, event.name == NAN_CHECK
+        return event.rank, event.name if event.name in (NAN_CHECK, "loss scale") else ""
     alike = (event.rank, event.about, event.peer, event.seq, event.op, event.group, event.code, event.name)
     # Addresses and times in a text that no group took apart make two warnings differ: then they are two.
     return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid", "run"))

@@ -6,6 +6,7 @@ Errors   NoSuchPath; what a parser refuses is an Unread
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -30,12 +31,13 @@ from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, environment, launch, packet_log, process_table, tools_of
+from probes.intake.tools import Tool, beside, environment, launch, native_stacks, packet_log, process_table, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 BESIDE = (environment.TOOL, launch.TOOL)  # what tells these may tell of events too, such as `kubectl describe`
+BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for
 NESTED = 2  # files within files of `tail -v`
 
 
@@ -166,12 +168,14 @@ class _Sorter:
 
     def _stacks(self, item: Item, text: str) -> None:
         processes = stacks_of(text)
-        form = 3 if text.lstrip()[:1] == "[" else 1
+        form = 3 if text.lstrip()[:1] == "[" and processes[0].how == "py-spy" else 1
         if form == 1 and processes and processes[0].how == "faulthandler":
             form = 0
         elif any(frame.line is None for one in processes for thread in one.threads for frame in thread.frames):
             form = max(form, 2)
         self.brought.stacks.append(StackFile(item.ref, item.inside, form, processes))
+        if native_stacks.fits(text[:HEAD], item.name):  # also where nothing says of which rank
+            self._tool(item, native_stacks.TOOL, text)
 
     def _process(self, item: Item, known: Known) -> None:
         if known.kind == "environment":
@@ -256,6 +260,7 @@ class _Sorter:
 
     def _log(self, item: Item, known: Known) -> None:
         text = self._whole(item, known.text)
+        besides = self._besides(item, text)
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)
@@ -265,8 +270,17 @@ class _Sorter:
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
             self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
-        else:
+        elif not besides:
             self._unread(item, "no line in it has a known form")
+
+    def _besides(self, item: Item, text: str) -> bool:
+        """What a log holds besides its events: values of replicas, and pieces of the program that somebody pasted."""
+        before = len(self.brought.nodes)
+        both_ends = text if len(text) <= 2 * BESIDES else f"{text[:BESIDES]}\n{text[-BESIDES:]}"
+        for tool in beside(text[:HEAD], item.name):
+            with contextlib.suppress(ParseError):
+                self._tool(item, tool, both_ends)
+        return len(self.brought.nodes) > before
 
     def end(self) -> Brought:
         for future in self._dumps:
