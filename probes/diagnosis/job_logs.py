@@ -6,6 +6,7 @@ from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_findings import EARLIER, same_host
 from probes.catalog._log_given import GIVEN
 from probes.catalog._log_runs import ends, run_of
+from probes.diagnosis.cluster import happenings
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.job import Job
 from probes.diagnosis.times import ZONES_S, apart, local
@@ -28,6 +29,10 @@ def add_logs(job: Job, evidence: Evidence) -> None:
             if log.how != GIVEN:
                 _log(job, one, log)
     _given_logs(job, evidence)
+    if evidence.all_of("cluster.events"):
+        others = {seen.node for seen in evidence.readings if seen.probe != "cluster.events"}
+        hosts = {str(event.more["host"]) for event, _, _ in job.events if "host" in event.more}
+        job.events += happenings(evidence, others | hosts | {view.node for view in job.ranks.values()})
     _apart(job)
     for event, log, _ in job.events:  # NCCL's lines begin with the node's name
         host = event.more.get("host")

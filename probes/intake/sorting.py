@@ -6,6 +6,7 @@ Errors   NoSuchPath; what a parser refuses is an Unread
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -28,7 +29,7 @@ from probes.intake.files import Given, walk
 from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
-from probes.intake.logs import log_file, unrotated, whole_text
+from probes.intake.logs import WEAK, LogFile, log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, process_table, tools_of
@@ -240,6 +241,14 @@ class _Sorter:
                 refused = refused or error
         if refused is not None and not read:
             raise refused
+        if first.log and (log := log_file(item, text)) is not None:
+            self._beside(log)
+
+    def _beside(self, log: LogFile) -> None:
+        """Lines of a job that stand below a tool's output. What the tool tells itself is not told twice."""
+        events = tuple(event for event in log.log.events if event.kind != "scheduler_kill")
+        if any(event.kind not in WEAK for event in events):
+            self.brought.logs.append(dataclasses.replace(log, log=dataclasses.replace(log.log, events=events)))
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
         facts = tool.named(tool.read(text), str(item.inside))

@@ -1,4 +1,4 @@
-"""What a scheduler says of a node or of memory: it killed for memory, or lost the node."""
+"""What a scheduler says of a node: it killed for memory, ended for want of room, or lost the node."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
 from probes.diagnosis.rules.rebooted import signs
 
-MEMORY, NODE = "host.memory_oom_kill", "host.rebooted"
-LOST = ("Node failure", "unexpectedly rebooted", "on failed node", "not responding, setting DOWN")
+MEMORY, NODE, DISK, SHARED = "host.memory_oom_kill", "host.rebooted", "host.disk_full", "host.shm_full"
+LOST = ("Node failure", "unexpectedly rebooted", "on failed node", "not responding, setting DOWN", "taken away")
+# What was short, as kubelet calls it (eviction/helpers.go) -> the cause and what is said of it.
+SHORT_OF = {
+    "ephemeral-storage": (DISK, "its pod was evicted because the node's disk was full"),
+    "inodes": (DISK, "its pod was evicted because the node's disk had no inodes left"),
+    "shm": (SHARED, "its pod was evicted because its shared memory was larger than allowed"),
+}
 UNNAMED = ("NODE FAILURE", "NODE_FAIL")
 OUT_OF_MEMORY = ("OUT_OF_ME", "Exceeded", "oom", "OOMKilled", "Out Of Memory")
 
@@ -28,6 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 "a process of the job was killed for memory, says the scheduler",
                 "memory_kill_told",
             )
+    yield from _short(evidence)
     lost = [one for one in evidence.job.said("scheduler_kill") if one[0].name in LOST]
     restarted = {str(found.subject["node"]) for found in signs(evidence) if "node" in found.subject}
     for one in evidence.job.said("scheduler_kill"):
@@ -38,6 +45,22 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         elif one[0].name.startswith(UNNAMED) and not restarted and not lost:
             yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told", "")
             break
+
+
+def _short(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Ended for want of room. A node's pressure alone ends no job, but tells of which node another line is."""
+    said = [one for one in evidence.job.said("scheduler_kill") if str(one[0].more.get("short_of", "")) in SHORT_OF]
+    ended = [one for one in said if one[0].name == "Evicted"]
+    named = {_node(evidence, one) for one in said} - {""}
+    for one in said:
+        cause, says = SHORT_OF[str(one[0].more["short_of"])]
+        node = _node(evidence, one)
+        if not node and len(named) == 1:
+            node = next(iter(named))
+        if one[0].name == "Evicted":
+            yield _hypothesis(evidence, one, cause, says, "evicted_for_room", node)
+        elif not ended or node not in {_node(evidence, evicted) for evicted in ended}:
+            yield _hypothesis(evidence, one, cause, "its disk is short of room", "disk_pressure", node)
 
 
 def _lost(evidence: Evidence, one: Said) -> str:
@@ -75,4 +98,4 @@ def _hypothesis(
     )
 
 
-RULE = Rule((MEMORY, NODE), judge)
+RULE = Rule((MEMORY, NODE, DISK, SHARED), judge)

@@ -1,0 +1,161 @@
+"""What a cluster says of its pods and nodes, in one form whatever tool printed it, and which of it ends a job.
+
+Source   reasons of events: kubernetes pkg/kubelet/events/event.go, pkg/controller/nodelifecycle, pkg/scheduler,
+         pkg/kubelet/eviction/helpers.go (messages), pkg/kubelet/nodeshutdown; node-problem-detector (OOMKilling,
+         ReadonlyFilesystem); node termination handlers of AWS, GCP and Azure; Karpenter; Kueue (Preempted)
+Shape    Cluster: pods with their nodes, happenings with a meaning
+Errors   none
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from probes.core import clean
+
+MOST = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    name: str
+    space: str = ""  # its namespace
+    node: str = ""
+    gpus: bool = False  # asks for GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """`what`: of MEANINGS' words. `name` of a pod, node or job, by `kind` in lower case; `node` where it is told with
+    it. `at` in seconds since the epoch, None where only an age is printed."""
+
+    what: str
+    kind: str
+    name: str
+    text: str
+    node: str = ""
+    at: float | None = None
+    space: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    pods: tuple[Pod, ...]
+    happenings: tuple[Happening, ...]
+    unready: tuple[str, ...] = ()  # nodes that do not answer
+
+
+# (word of the reason, word of the message, what it means); the first that fits counts. "" fits all.
+MEANINGS: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
+    (re.compile(reason), re.compile(message), what)
+    for reason, message, what in (
+        ("FailedScheduling|Scheduled$|Pulled|Created$|Nominated", "", "everyday"),
+        ("OOMKilled|OOMKilling|SystemOOM", "", "oom"),
+        (
+            "",
+            r"low on resource: ?\[?memory|reclaim memory|[Cc]ontainer \S{1,80} exceeded its memory|\[MemoryPressure",
+            "memory",
+        ),
+        ("", r"EmptyDir volume \"[^\"]{0,60}shm[^\"]{0,60}\" exceeds", "shm"),
+        (
+            "",
+            r"low on resource: ?\[?(?:ephemeral-storage|nodefs|imagefs|containerfs|inodes|DiskPressure)|\[DiskPressure"
+            r"|ephemeral local storage usage exceeds|ephemeral-storage usage exceeds"
+            r"|EmptyDir volume \"[^\"]{1,80}\" exceeds",
+            "disk",
+        ),
+        ("", r"low on resource: ?\[?pids?|\[PIDPressure", "everyday"),
+        ("NodeHasDiskPressure|FreeDiskSpaceFailed|KubeletHasDiskPressure", "", "disk pressure"),
+        ("EvictionThresholdMet", "ephemeral-storage|nodefs|imagefs|inodes", "disk pressure"),
+        ("FilesystemIsReadOnly|ReadonlyFilesystem", "", "read-only"),
+        ("Rebooted$", "", "lost"),
+        (
+            "PreemptScheduled|TerminateScheduled|RebootScheduled|RedeployScheduled|SpotInterrupt|SpotITN"
+            "|InstanceTerminat|InstanceStopp|TerminationByKubelet|NodeShutdown|NodeTermination",
+            "",
+            "lost",
+        ),
+        (
+            "Shutdown$|Terminated$|DeletingNode|NodeDeleted|DeletionByPodGC",
+            "shut(?:ting )?down|does not exist|no longer exists|terminated",
+            "lost",
+        ),
+        (
+            "",
+            r"has been rebooted, boot id|imminent node shutdown|[Nn]ode is shutting"
+            r"|does not exist in the cloud provider|node no longer exists|instance termination notice|[Ss]pot (?:instance )?interruption",
+            "lost",
+        ),
+        ("Preempted|Preempting|EvictedDueToPreempted|PreemptionByScheduler", "", "preempted"),
+        ("", r"Preempted by|Preempted to accommodate|Preempted in order|preempted by a higher", "preempted"),
+        ("TaintManagerEviction|DeletionByTaintManager|NodeControllerEviction", "", "tainted"),
+        ("DeadlineExceeded", "", "deadline"),
+        ("Suspended|JobSuspended", "", "suspended"),
+        ("EvictionByEvictionAPI|^Evicted$|ScaleDown", "", "evicted"),
+    )
+)
+EVERYDAY = "everyday"
+# A kernel's victim that no training uses: told by node-problem-detector as "Killed process 812 (fluent-bit)".
+_VICTIM = re.compile(r"(?:Killed process \d{1,10} \(|victim process: )([\w.:+-]{1,40})")
+TRAINS = ("python", "pt_", "torchrun", "deepspeed", "accelerate", "train", "ray::", "mpirun")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)")
+_DESCRIBED = re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}")
+
+
+def meaning(reason: str, message: str) -> str:
+    """What an event means for a job."""
+    for word, said, what in MEANINGS:
+        if (not word.pattern or word.search(reason)) and (not said.pattern or said.search(message)):
+            victim = _VICTIM.search(message)
+            return EVERYDAY if what == "oom" and victim and not victim[1].startswith(TRAINS) else what
+    return EVERYDAY
+
+
+def moment(text: str) -> float | None:
+    """RFC 3339, or what `kubectl describe` prints."""
+    try:
+        if found := _TIME.search(text):
+            whole = re.sub(r"\.\d{1,9}", "", found[0]).replace("Z", "+00:00")
+            return datetime.fromisoformat(whole).timestamp()
+        if found := _DESCRIBED.search(text):
+            return datetime.strptime(found[0], "%a, %d %b %Y %H:%M:%S %z").timestamp()
+    except ValueError:
+        pass
+    return None
+
+
+class Gathered:
+    """Collects pods and happenings, each once."""
+
+    def __init__(self) -> None:
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.happenings: dict[tuple[str, str, str], Happening] = {}
+        self.unready: dict[str, None] = {}
+        self.rows = 0
+
+    def pod(self, name: str, space: str = "", node: str = "", gpus: bool = False) -> None:
+        self.rows += 1
+        name, node = clean(name)[:120], clean(node)[:120]
+        if not name or node in ("<none>", "None", "null"):
+            node = ""
+        there = self.pods.get((space, name)) or Pod(name, space)
+        if name and len(self.pods) < MOST:
+            self.pods[space, name] = Pod(name, space, there.node or node, there.gpus or gpus)
+
+    def event(
+        self, kind: str, name: str, reason: str, message: str, node: str = "", at: float | None = None, space: str = ""
+    ) -> None:
+        self.rows += 1
+        what = meaning(reason, message)
+        if what == EVERYDAY or len(self.happenings) >= MOST:
+            return
+        text = clean(f"{reason} {kind}/{name}: {message}".replace(" /:", ":"))[:300]
+        key = (what, name, node)
+        there = self.happenings.get(key)
+        if there is None or (there.at is None and at is not None):
+            self.happenings[key] = Happening(what, kind.lower(), clean(name)[:120], text, clean(node)[:120], at, space)
+
+    def told(self) -> Cluster:
+        return Cluster(tuple(self.pods.values()), tuple(self.happenings.values()), tuple(self.unready))
