@@ -51,7 +51,7 @@ class Cluster:
 MEANINGS: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
     (re.compile(reason), re.compile(message), what)
     for reason, message, what in (
-        ("FailedScheduling|Scheduled$|Pulled|Created$|Nominated", "", "everyday"),
+        ("FailedScheduling|^Scheduled$|Pulled|Created$|Nominated", "", "everyday"),
         ("OOMKilled|OOMKilling|SystemOOM", "", "oom"),
         (
             "",
@@ -85,7 +85,8 @@ MEANINGS: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
         (
             "",
             r"has been rebooted, boot id|imminent node shutdown|[Nn]ode is shutting"
-            r"|does not exist in the cloud provider|node no longer exists|instance termination notice|[Ss]pot (?:instance )?interruption",
+            r"|does not exist in the cloud provider|node no longer exists|instance termination notice"
+            r"|[Ss]pot (?:instance )?interruption",
             "lost",
         ),
         ("Preempted|Preempting|EvictedDueToPreempted|PreemptionByScheduler", "", "preempted"),

@@ -56,6 +56,9 @@ class _Told:
         known = {name for name in pods if any(_same(name, one) or name.startswith(f"{one}-") for one in names)}
         self.mine = known or {name for name, pod in pods.items() if pod.gpus}
         self.stems = {_stem(name) for name in self.mine}
+        listed = {_stem(name) for name, pod in pods.items() if not OF_THE_CLUSTER.match(pod.space or "-")}
+        if not self.stems and len(listed) == 1:  # people list the pods of the job
+            self.stems = listed
         self.nodes = {pod.node for name, pod in pods.items() if pod.node and self.of_job(name, pod.space)}
         self.nodes |= {name for name in names if name not in pods} if self.nodes or pods else set(names)
 

@@ -50,6 +50,7 @@ ENDED = (
     "NodeShutdown",
     "DeadlineExceeded",
 )
+_SPACED = re.compile(r"([a-z0-9][\w.-]{0,62})\s{1,60}(?:\d{1,5}[smhd]|<unknown>)")
 _FIELD = re.compile(r"(\s{0,16})([A-Z][\w .-]{1,40}?):\s{1,60}(\S.{0,1000})")
 _CONDITION = re.compile(r"\s{1,8}(Ready|DiskPressure|ReadonlyFilesystem)\s{1,40}(True|False|Unknown)\s(.{0,600})")
 
@@ -133,11 +134,10 @@ def _row(found: Gathered, columns: dict[str, int], line: str) -> None:
 def _event(found: Gathered, of: _Described, line: str, row: re.Match[str]) -> None:
     reason, message = row[2], row[3]
     kind, name, space, node = of.kind, of.name, of.space, of.node
-    if there := _OBJECT.match(message):  # a table: the object comes first
-        kind, name, space, node = there[1].lower(), there[2], "", ""
-        message = message[there.end() :].strip()
-    elif there := _OBJECT.search(line):
-        kind, name, space, node = there[1].lower(), there[2], "", ""
+    if there := _OBJECT.match(message) or _OBJECT.search(line):
+        kind, name, node = there[1].lower(), there[2], ""
+        space = spaced[1] if (spaced := _SPACED.match(line)) is not None else ""
+        message = message[there.end() :].strip() if message.startswith(there[0]) else message
     told(found, kind, name, reason, message, node, moment(line), space)
 
 
