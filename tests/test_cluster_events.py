@@ -24,6 +24,10 @@ NAME            READY   STATUS      RESTARTS     AGE   IP           NODE       N
 seg-worker-0    0/1     Error       0            3h    10.1.0.4     metal-a7   <none>           <none>
 seg-worker-1    0/1     {0}   1 (4m ago)   3h    10.1.1.4     metal-b2   <none>           <none>
 """
+SINFO = """\
+REASON               USER      TIMESTAMP           NODELIST
+Node unexpectedly re slurm     {} gn3
+"""
 KILLED = """\
 Name:             seg-worker-1
 Namespace:        vision
@@ -219,3 +223,47 @@ def test_lines_of_the_job_below_a_table_are_read_as_well(tmp_path: Path) -> None
     raised = f"{mark}Traceback (most recent call last):\n{mark}  File \"a.py\", line 3, in main\n{mark}KeyError: 'x'\n"
     verdict = judged(tmp_path, {"all.txt": PODS.format("Error    ") + "\n" + raised}).verdict
     assert (verdict.hypothesis.cause, verdict.hypothesis.subject.get("rank")) == ("fw.rank_exited", 1)
+
+
+SHOWN = "JobId=881 JobName=seg\n   JobState={} Reason=None Dependency=(null)\n   NodeList={}\n   BatchHost=gn7\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "cause", "node"),
+    [
+        ({"job.txt": SHOWN.format("OUT_OF_MEMORY", "gn7")}, "host.memory_oom_kill", "gn7"),
+        ({"job.txt": SHOWN.format("OUT_OF_MEMORY", "gn[7-9]")}, "host.memory_oom_kill", None),
+        ({"job.txt": SHOWN.format("COMPLETED", "gn7")}, "unknown", None),
+        (
+            {"seff.txt": "Job ID: 881\nCluster: c\nState: OUT_OF_MEMORY (exit code 0)\nNodes: 4\n"},
+            "host.memory_oom_kill",
+            None,
+        ),
+        (
+            {
+                "sacct.json": json.dumps(
+                    {"jobs": [{"job_id": 8, "state": {"current": ["OUT_OF_MEMORY"]}, "nodes": "gn7"}]}
+                )
+            },
+            "host.memory_oom_kill",
+            "gn7",
+        ),
+        ({"sinfo.txt": SINFO.format("2026-06-01T10:00:05")}, "host.rebooted", "gn3"),
+        ({"sinfo.txt": SINFO.format("2026-05-01T10:00:05")}, "unknown", None),
+        (
+            {
+                "node.txt": "NodeName=gn3 Arch=x86_64\n   State=DOWN ThreadsPerCore=1\n"
+                "   Reason=Node unexpectedly rebooted [slurm@2026-06-01T10:00:05]\n"
+            },
+            "host.rebooted",
+            "gn3",
+        ),
+    ],
+)
+def test_what_slurm_s_tools_tell_of_a_job_and_of_nodes(
+    tmp_path: Path, files: dict[str, str], cause: str, node: str | None
+) -> None:
+    """scontrol(1), sinfo(1), seff; `sinfo -R` cuts its reasons after 20 characters."""
+    steps = {"gn1.rank0.log": "2026-06-01 09:59:55 INFO step=120 loss=2.1 step_ms=900\n" + WATCHDOG.format(0)}
+    verdict = judged(tmp_path, steps | files).verdict
+    assert (verdict.hypothesis.cause, verdict.hypothesis.subject.get("node")) == (cause, node)

@@ -38,6 +38,7 @@ class Happening:
     node: str = ""
     at: float | None = None
     space: str = ""
+    stamp: str = ""  # the time as printed, where it has no zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,11 @@ MEANINGS: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
     (re.compile(reason), re.compile(message), what)
     for reason, message, what in (
         ("FailedScheduling|^Scheduled$|Pulled|Created$|Nominated", "", "everyday"),
-        ("OOMKilled|OOMKilling|SystemOOM", "", "oom"),
+        ("OOMKilled|OOMKilling|SystemOOM|OUT_OF_MEMORY", "", "oom"),
+        ("^NODE_FAIL$", "", "node fail"),
+        ("^PREEMPTED$", "", "preempted"),
+        ("^(?:TIMEOUT|DEADLINE)$", "", "deadline"),
+        ("^CANCELLED$", "", "suspended"),
         (
             "",
             r"low on resource: ?\[?memory|reclaim memory|[Cc]ontainer \S{1,80} exceeded its memory|\[MemoryPressure",
@@ -146,7 +151,15 @@ class Gathered:
             self.pods[space, name] = Pod(name, space, there.node or node, there.gpus or gpus)
 
     def event(
-        self, kind: str, name: str, reason: str, message: str, node: str = "", at: float | None = None, space: str = ""
+        self,
+        kind: str,
+        name: str,
+        reason: str,
+        message: str,
+        node: str = "",
+        at: float | None = None,
+        space: str = "",
+        stamp: str = "",
     ) -> None:
         self.rows += 1
         what = meaning(reason, message)
@@ -156,7 +169,9 @@ class Gathered:
         key = (what, name, node)
         there = self.happenings.get(key)
         if there is None or (there.at is None and at is not None):
-            self.happenings[key] = Happening(what, kind.lower(), clean(name)[:120], text, clean(node)[:120], at, space)
+            self.happenings[key] = Happening(
+                what, kind.lower(), clean(name)[:120], text, clean(node)[:120], at, space, stamp[:40]
+            )
 
     def told(self) -> Cluster:
         return Cluster(tuple(self.pods.values()), tuple(self.happenings.values()), tuple(self.unready))

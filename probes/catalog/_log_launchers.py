@@ -13,6 +13,7 @@ import dataclasses
 import re
 import signal as signals
 
+from probes.catalog import _log_schedulers
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_shapes import shape
 
@@ -107,6 +108,7 @@ SHAPES = (
         r"process rank (?P<about>\d{1,7}) with PID \d{1,9} on node (?P<peer>\S{1,120}) exited on signal "
         r"(?P<signal>\d{1,2})",
     ),
+    *_log_schedulers.SHAPES,
 )
 
 

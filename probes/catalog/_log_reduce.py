@@ -46,6 +46,8 @@ WORDS = (
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
+        "memory pressure (OOM)", "Memory on the node", "TERM_", "PBS: job killed", "OOM killer", "to memory pressure",
+        "sending SIG",
         "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
         "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
         "graph has changed", "is all-gathering ", "appears not to match", "DDP expects same model",

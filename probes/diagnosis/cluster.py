@@ -28,6 +28,7 @@ AS_EVENTS = {
     "disk pressure": ("DiskPressure", "ephemeral-storage"),
     "read-only": ("ReadonlyFilesystem", "ephemeral-storage"),
     "lost": ("taken away", ""),
+    "node fail": ("NODE_FAIL", ""),
     "preempted": ("Preempted", ""),
     "tainted": ("TaintManagerEviction", ""),
     "evicted": ("Evicted", ""),
@@ -40,7 +41,8 @@ _NUMBERS = re.compile(r"(?:-(?:\d{1,5}|[a-z0-9]{5}|(?=[a-z]*\d)[a-z0-9]{8,10}))+
 class _Told:
     """Everything that was read of one cluster."""
 
-    def __init__(self, evidence: Evidence, names: Iterable[str]) -> None:
+    def __init__(self, evidence: Evidence, names: Iterable[str], job: str | None) -> None:
+        self.job = job
         self.said: list[tuple[Happening, Seen]] = []
         pods: dict[str, Pod] = {}
         self.unready: set[str] = set()
@@ -60,7 +62,9 @@ class _Told:
         if not self.stems and len(listed) == 1:  # people list the pods of the job
             self.stems = listed
         self.nodes = {pod.node for name, pod in pods.items() if pod.node and self.of_job(name, pod.space)}
-        self.nodes |= {name for name in names if name not in pods} if self.nodes or pods else set(names)
+        # Of other nodes a job's own may be one whose log is lost with it: then it is called as the others are.
+        self.letters = set() if self.nodes else {_letters(name) for name in names}
+        self.nodes |= {name for name in names if name not in pods}
 
     def of_job(self, name: str, space: str) -> bool:
         """Pods of one job are called alike, but for their numbers and parts. Where nothing tells the job's pods, all
@@ -76,13 +80,20 @@ class _Told:
         return one.node or (pod.node if pod is not None else "")
 
     def concerns(self, one: Happening) -> bool:
+        if one.kind == "job":
+            return self.job in (None, one.name)
         if one.kind == "node":
-            return not self.nodes or any(_same(one.name, node) for node in self.nodes)
+            mine = any(_same(one.name, node) for node in self.nodes) or _letters(one.name) in self.letters
+            return mine or not self.nodes
         return self.of_job(one.name, one.space or (self.pods[one.name].space if one.name in self.pods else ""))
 
 
 def _same(one: str, other: str) -> bool:
     return one.partition(".")[0] == other.partition(".")[0]
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W\d]+", "", name.partition(".")[0])
 
 
 def _stem(name: str) -> str:
@@ -92,9 +103,10 @@ def _stem(name: str) -> str:
     return re.sub(rf"(?:-(?:{parts}))+$", "", stem) or stem
 
 
-def happenings(evidence: Evidence, names: Iterable[str]) -> Iterator[tuple[LogEvent, RankLog, Seen]]:
-    """What ends a job, of its own pods and nodes. `names`: nodes and pods that other evidence tells of."""
-    told = _Told(evidence, set(names) - {""})
+def happenings(evidence: Evidence, names: Iterable[str], job: str | None) -> Iterator[tuple[LogEvent, RankLog, Seen]]:
+    """What ends a job, of its own pods and nodes. `names`: nodes and pods that other evidence tells of; `job`: its
+    number in Slurm."""
+    told = _Told(evidence, set(names) - {""}, job)
     timed = any(event.at is not None for event, _, _ in _lines(evidence))
     gone = {told.node(one) for one, _ in told.said if one.what == "lost"} | told.unready
     for one, seen in told.said:
@@ -104,7 +116,11 @@ def happenings(evidence: Evidence, names: Iterable[str]) -> Iterator[tuple[LogEv
         if one.what == "tainted" and (node in gone or not node):
             continue  # the node went first
         name, short_of = AS_EVENTS[one.what]
-        stamp = "" if one.at is None else datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        stamp = (
+            one.stamp.replace("T", " ")
+            if one.at is None
+            else datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        )
         event = LogEvent(
             "scheduler_kill",
             one.text[:400],

@@ -32,7 +32,9 @@ def add_logs(job: Job, evidence: Evidence) -> None:
     if evidence.all_of("cluster.events"):
         others = {seen.node for seen in evidence.readings if seen.probe != "cluster.events"}
         hosts = {str(event.more["host"]) for event, _, _ in job.events if "host" in event.more}
-        job.events += happenings(evidence, others | hosts | {view.node for view in job.ranks.values()})
+        job.events += happenings(
+            evidence, others | hosts | {view.node for view in job.ranks.values()}, job.name[1] if job.name else None
+        )
     _apart(job)
     for event, log, _ in job.events:  # NCCL's lines begin with the node's name
         host = event.more.get("host")

@@ -267,6 +267,63 @@ LINES_OF_LAUNCHERS: Told = [
     ("Normal   Preempted  1m  default-scheduler  Preempted by team-b/big-0 on node n7", "scheduler_kill", {}),
     ("TaintManagerEviction: marking for deletion Pod team-a/train-0", "scheduler_kill", {}),
     ("Received spot instance interruption, 2 minutes left", "scheduler_kill", {}),
+    # Ray's memory monitor; nobody was killed where it counts none
+    (
+        "(raylet, ip=10.8.0.3) [2026-06-01 10:00:05,218 E 38 38] (raylet) node_manager.cc:3064: 2 Workers (tasks / "
+        "actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 7f1b, IP: 10.8.0.3) over",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "10.8.0.3"},
+    ),
+    (
+        "Memory on the node (IP: 10.8.0.3, ID: e5d9) where the task (task ID: 43, name=fit, pid=43362, memory used=1GB) "
+        "was running was 27.71GB / 28.80GB (0.962273), which exceeds the memory usage threshold of 0.95.",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "10.8.0.3"},
+    ),
+    ("exit_type: NODE_OUT_OF_MEMORY, pid 41010", "scheduler_kill", {"name": "OOMKilled"}),
+    # LSF and PBS
+    ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "scheduler_kill", {"name": "OOMKilled"}),
+    ("Completed <exit>; TERM_SWAP: job killed", "scheduler_kill", {"name": "OOMKilled"}),
+    *(
+        (f"Completed <exit>; {word}: job killed", "scheduler_kill", {"name": name})
+        for word, name in (
+            ("TERM_RUNLIMIT", "TIME LIMIT"),
+            ("TERM_DEADLINE", "TIME LIMIT"),
+            ("TERM_WINDOW", "TIME LIMIT"),
+            ("TERM_CPULIMIT", "TIME LIMIT"),
+            ("TERM_PREEMPT", "PREEMPTED"),
+            ("TERM_OWNER", "CANCELLED"),
+            ("TERM_ADMIN", "CANCELLED"),
+            ("TERM_FORCE_OWNER", "CANCELLED"),
+            ("TERM_FORCE_ADMIN", "CANCELLED"),
+            ("TERM_BUCKET_KILL", "CANCELLED"),
+            ("TERM_REQUEUE_OWNER", "JOB REQUEUE"),
+            ("TERM_RC", "taken away"),
+        )
+    ),
+    ("=>> PBS: job killed: mem 1048576kb exceeded limit 838860kb", "scheduler_kill", {"name": "OOMKilled"}),
+    ("=>> PBS: job killed: walltime 86432 exceeded limit 86400", "scheduler_kill", {"name": "TIME LIMIT"}),
+    (
+        "=>> PBS: job killed: node 3 (gn012) requested job terminate, 'EOF' (code 1099) - received SISTER_EOF",
+        "scheduler_kill",
+        {"name": "taken away", "peer": "gn012"},
+    ),
+    # guards of memory on a node
+    (
+        "Jun 01 10:00:05 n1 systemd[1]: slurmstepd.scope: A process of this unit has been killed by the OOM killer.",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "n1"},
+    ),
+    (
+        "Jun 01 10:00:05 n1 systemd-oomd[81]: Killed /kubepods.slice/x due to memory pressure for /kubepods",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "n1"},
+    ),
+    (
+        'Jun 01 10:00:05 n1 earlyoom[82]: sending SIGTERM to process 4242 uid 1000 "python3": oom_score 1200',
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "n1"},
+    ),
     ("Pod was terminated in response to imminent node shutdown.", "scheduler_kill", {"name": "imminent node shutdown"}),
     (
         "W1129 14:11:45.2 99 torch/distributed/elastic/agent/server/api.py:723] Received 15 death signal, shutting "

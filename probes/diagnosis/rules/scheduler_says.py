@@ -8,6 +8,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
 from probes.diagnosis.rules.rebooted import signs
+from probes.diagnosis.times import times_of
 
 MEMORY, NODE, DISK, SHARED = "host.memory_oom_kill", "host.rebooted", "host.disk_full", "host.shm_full"
 LOST = ("Node failure", "unexpectedly rebooted", "on failed node", "not responding, setting DOWN", "taken away")
@@ -35,12 +36,14 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 "memory_kill_told",
             )
     yield from _short(evidence)
+    times = times_of(evidence)
     lost = [one for one in evidence.job.said("scheduler_kill") if one[0].name in LOST]
+    lost = [one for one in lost if not times.over("", one[0].last_at, one[0].stamp)]
     restarted = {str(found.subject["node"]) for found in signs(evidence) if "node" in found.subject}
     for one in evidence.job.said("scheduler_kill"):
         # slurmstepd writes of a failed node on those that are left, and a row of sacct names all of the job: such
         # lines name none. Where a node shows that it restarted, that is the one.
-        if one[0].name in LOST:
+        if one in lost:
             yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told", _lost(evidence, one))
         elif one[0].name.startswith(UNNAMED) and not restarted and not lost:
             yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told", "")

@@ -1,0 +1,79 @@
+"""Lines of schedulers and of guards of memory: Ray, LSF, PBS, systemd and earlyoom. Slurm's and Kubernetes' are in
+_log_launchers.py.
+
+Source   ray (src/ray/raylet/node_manager.cc, worker_killing_policy; ray.exceptions.OutOfMemoryError); LSF 10.1,
+         "Termination reasons displayed by bacct, bhist, and bjobs"; OpenPBS (src/resmom, job killed: ...); systemd
+         (core/unit.c, oom/oomd-util.c); earlyoom (kill.c)
+Units    none
+Shape    SHAPES, part of _log_launchers.SHAPES
+Errors   none
+"""
+
+from __future__ import annotations
+
+from probes.catalog._log_shapes import shape
+
+KILLED = "OOMKilled"  # by whatever guards memory
+# Units in which a job runs; any other unit of the node is none of it.
+_OF_JOBS = r"[^\n]{0,160}?(?:slurm|step_|job_|kubepods|docker-|cri-|libpod|torch|train|pbs|lsf)[^\n]{0,160}?"
+SHAPES = (
+    shape(
+        "scheduler_kill",
+        "memory pressure (OOM)",
+        r"(?<!\d)[1-9]\d{0,6} Workers \(tasks / actors\) killed due to memory pressure \(OOM\)"
+        r"(?:.{0,160}?IP: (?P<peer>[0-9a-f.:]{3,45})\))?",
+        name=KILLED,
+    ),
+    shape(
+        "scheduler_kill",
+        "Memory on the node (IP",
+        r"Memory on the node \(IP: (?P<peer>[0-9a-f.:]{3,45}), .{0,400}? was (?P<used>[\d.]{1,12}GB) / ",
+        name=KILLED,
+    ),
+    shape("scheduler_kill", "NODE_OUT_OF_MEMORY", name=KILLED),
+    shape("scheduler_kill", "TERM_MEMLIMIT", name=KILLED),
+    shape("scheduler_kill", "TERM_SWAP", r"\bTERM_SWAP(?:LIMIT)?\b", name=KILLED),
+    shape("scheduler_kill", "TERM_RUNLIMIT", name="TIME LIMIT"),
+    shape("scheduler_kill", "TERM_DEADLINE", name="TIME LIMIT"),
+    shape("scheduler_kill", "TERM_WINDOW", name="TIME LIMIT"),
+    shape("scheduler_kill", "TERM_CPULIMIT", name="TIME LIMIT"),
+    shape("scheduler_kill", "TERM_PREEMPT", name="PREEMPTED"),
+    *(
+        shape("scheduler_kill", word, name="CANCELLED")
+        for word in ("TERM_OWNER", "TERM_ADMIN", "TERM_FORCE_OWNER", "TERM_FORCE_ADMIN", "TERM_BUCKET_KILL")
+    ),
+    shape("scheduler_kill", "TERM_REQUEUE_", r"\bTERM_REQUEUE_(?:OWNER|ADMIN)\b", name="JOB REQUEUE"),
+    shape("scheduler_kill", "TERM_R", r"\bTERM_(?:REQUEUE_)?RC\b", name="taken away"),  # reclaimed by the cloud
+    shape(
+        "scheduler_kill", "PBS: job killed", r"PBS: job killed: (?:v?p?mem|pvmem) .{1,60}exceeded limit", name=KILLED
+    ),
+    shape(
+        "scheduler_kill", "PBS: job killed", r"PBS: job killed: (?:walltime|p?cput) .{1,40}exceeded", name="TIME LIMIT"
+    ),
+    shape(
+        "scheduler_kill",
+        "PBS: job killed",
+        r"PBS: job killed: node \d{1,6} \((?P<peer>[\w.-]{1,80})\) requested job (?:terminate|die)",
+        name="taken away",
+    ),
+    shape(
+        "scheduler_kill",
+        "OOM killer",
+        rf"(?:^|\s)(?P<peer>[\w.-]{{1,80}}) systemd\[\d{{1,9}}\]: {_OF_JOBS}"
+        r"process of this unit has been killed by the OOM killer",
+        name=KILLED,
+    ),
+    shape(
+        "scheduler_kill",
+        "due to memory pressure for",
+        rf"(?:^|\s)(?P<peer>[\w.-]{{1,80}}) systemd-oomd\[\d{{1,9}}\]: Killed {_OF_JOBS} due to memory pressure",
+        name=KILLED,
+    ),
+    shape(
+        "scheduler_kill",
+        "sending SIG",
+        r"(?:^|\s)(?P<peer>[\w.-]{1,80}) earlyoom\[\d{1,9}\]: sending SIG(?:TERM|KILL) to process \d{1,9}"
+        r'.{0,40}?"(?:python|pt_|torchrun|deepspeed|train)',
+        name=KILLED,
+    ),
+)
