@@ -78,6 +78,11 @@ SHAPES = (
         "Invalid job credential",
         r"(?:on node (?P<peer>\S{1,120}): )?(?P<name>Invalid job credential)",
     ),
+    shape(
+        "credential",
+        "Protocol authentication error",
+        r"failed on node (?P<peer>\S{1,120}): (?P<name>Protocol authentication error)",
+    ),
     shape("credential", "lock skew too great", name="Clock skew too great"),
     shape("credential", "icket not yet valid", name="Ticket not yet valid"),
     shape("credential", "ertificate is not yet valid", name="certificate is not yet valid"),

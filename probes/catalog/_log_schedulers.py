@@ -17,6 +17,24 @@ KILLED = "OOMKilled"  # by whatever guards memory
 # Units in which a job runs; any other unit of the node is none of it.
 _OF_JOBS = r"[^\n]{0,160}?(?:slurm|step_|job_|kubepods|docker-|cri-|libpod|torch|train|pbs|lsf)[^\n]{0,160}?"
 SHAPES = (
+    # What a time service found, and corrected or not: chrony (reference.c), ntpd (ntp_loopfilter.c), etcd (rafthttp)
+    shape(
+        "clock_wrong",
+        "System clock wrong by",
+        r"(?:^|\s)(?:(?P<peer>[\w.-]{1,80}) chronyd\[\d{1,9}\]: )?System clock wrong by "
+        r"(?P<seconds>-?\d{1,12}(?:\.\d{1,9})?) seconds",
+    ),
+    shape(
+        "clock_wrong",
+        "time reset",
+        r"(?:^|\s)(?P<peer>[\w.-]{1,80}) ntpd\[\d{1,9}\]: .{0,60}?time reset (?P<seconds>[+-]?\d{1,12}\.\d{1,9}) ?s",
+    ),
+    shape("clock_wrong", "clock drift", r"high clock drift.{0,300}?clock-drift\W{1,6}(?P<span>[\dhms.]{2,24})"),
+    shape(
+        "clock_wrong",
+        "clock difference",
+        r"clock difference against peer (?P<member>\w{1,40}) is too high \[(?P<span>[\dhms.]{2,24}) > ",
+    ),
     shape(
         "scheduler_kill",
         "memory pressure (OOM)",

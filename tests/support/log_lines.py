@@ -270,13 +270,14 @@ LINES_OF_LAUNCHERS: Told = [
     # Ray's memory monitor; nobody was killed where it counts none
     (
         "(raylet, ip=10.8.0.3) [2026-06-01 10:00:05,218 E 38 38] (raylet) node_manager.cc:3064: 2 Workers (tasks / "
-        "actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 7f1b, IP: 10.8.0.3) over",
+        "actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 7f1b, "
+        "IP: 10.8.0.3) over the last time period.",
         "scheduler_kill",
         {"name": "OOMKilled", "peer": "10.8.0.3"},
     ),
     (
-        "Memory on the node (IP: 10.8.0.3, ID: e5d9) where the task (task ID: 43, name=fit, pid=43362, memory used=1GB) "
-        "was running was 27.71GB / 28.80GB (0.962273), which exceeds the memory usage threshold of 0.95.",
+        "Memory on the node (IP: 10.8.0.3, ID: e5d9) where the task (task ID: 43, name=fit, pid=43362, memory "
+        "used=1GB) was running was 27.71GB / 28.80GB (0.962273), which exceeds the memory usage threshold of 0.95.",
         "scheduler_kill",
         {"name": "OOMKilled", "peer": "10.8.0.3"},
     ),
@@ -307,6 +308,30 @@ LINES_OF_LAUNCHERS: Told = [
         "=>> PBS: job killed: node 3 (gn012) requested job terminate, 'EOF' (code 1099) - received SISTER_EOF",
         "scheduler_kill",
         {"name": "taken away", "peer": "gn012"},
+    ),
+    # time services, and a rendezvous that compares clocks
+    (
+        "Jun 01 09:58:05 n1 chronyd[700]: System clock wrong by -903.881204 seconds",
+        "clock_wrong",
+        {"peer": "n1", "more.seconds": "-903.881204"},
+    ),
+    ("Jun  1 09:58:05 n1 ntpd[70]: time reset +61.402 s", "clock_wrong", {"peer": "n1", "more.seconds": "+61.402"}),
+    ("prober found high clock drift clock-drift=15m3s rtt=1ms", "clock_wrong", {"more.span": "15m3s"}),
+    (
+        "the clock difference against peer 8e9e05c52164694d is too high [15m3.1s > 1s]",
+        "clock_wrong",
+        {"more.span": "15m3.1s"},
+    ),
+    (
+        "As part of the sync operation the node(s) 'gpu-b_4102_0' have been removed from the rendezvous 'ft' since "
+        "they had no heartbeat.",
+        "rendezvous",
+        {"name": "no heartbeat", "peer": "gpu-b"},
+    ),
+    (
+        "srun: error: Task launch for StepId=8.0 failed on node gpu-b: Protocol authentication error",
+        "credential",
+        {"peer": "gpu-b"},
     ),
     # guards of memory on a node
     (
