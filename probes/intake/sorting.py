@@ -251,10 +251,12 @@ class _Sorter:
             self.brought.logs.append(dataclasses.replace(log, log=dataclasses.replace(log.log, events=events)))
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
-        facts = tool.named(tool.read(text), str(item.inside))
         judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
-        reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
-        self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, tool.host(text)))
+        found = tool.by_node(text) if tool.by_node is not None else {tool.host(text): tool.read(text)}
+        for host, told in found.items():
+            facts = tool.named(told, str(item.inside))
+            reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, host))
 
     def _whole(self, item: Item, text: str) -> str:
         """All of a log that tells, and a word on lines without end."""

@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ class Tool:
 
     `findings` judges the facts of one node; None: the probe of that name does. `named` adds what only the file's path
     tells, such as the interface of `ethtool-S.eth0.txt`. `log`: people paste a job's lines below it, which are read as
-    well.
+    well. `by_node`: facts of each node that the text names, where one text tells of many.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Tool:
     host: Callable[[str], str] = lambda text: ""
     named: Callable[[Any, str], Any] = lambda facts, path: facts
     log: bool = False
+    by_node: Callable[[str], Mapping[str, Any]] | None = None
 
 
 @functools.cache
