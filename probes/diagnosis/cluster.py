@@ -82,6 +82,8 @@ class _Told:
     def concerns(self, one: Happening) -> bool:
         if one.kind == "job":
             return self.job in (None, one.name)
+        if one.kind == "node" and not one.name:
+            return True
         if one.kind == "node":
             mine = any(_same(one.name, node) for node in self.nodes) or _letters(one.name) in self.letters
             return mine or not self.nodes

@@ -35,7 +35,21 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             (SIGNALS[finding.code],),
             would_change=("room on it at a second look",),
         )
+    yield from _quotas(evidence)
     yield from told(evidence, _says, CAUSE, "a file system has no room", "disk_full_told", _without_room(evidence))
+
+
+def _quotas(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A quota is of a person and a file system, of no node. Who was told of it tells more."""
+    for seen, finding in evidence.findings("host.quota_reached"):
+        yield Hypothesis(
+            CAUSE,
+            {},
+            f"Nothing more can be written: {finding.says}",
+            (Reason(finding.says, seen.ref),),
+            ("quota_reached",),
+            would_change=("a write to it, by the job's user, that works",),
+        )
 
 
 def _without_room(evidence: Evidence) -> set[str]:
