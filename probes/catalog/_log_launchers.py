@@ -113,6 +113,9 @@ SHAPES = (
         r"process rank (?P<about>\d{1,7}) with PID \d{1,9} on node (?P<peer>\S{1,120}) exited on signal "
         r"(?P<signal>\d{1,2})",
     ),
+    # torch.distributed.run and torch/distributed/launcher/api.py, before any rank writes
+    shape("launched", "Setting OMP_NUM_THREADS environment variable"),
+    shape("launched", "Starting elastic_operator"),
     *_log_schedulers.SHAPES,
 )
 

@@ -48,7 +48,7 @@ WORDS = (
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
         "memory pressure (OOM)", "Memory on the node", "TERM_", "PBS: job killed", "OOM killer", "to memory pressure",
         "sending SIG", "no heartbeat", "clock wrong by", "time reset", "clock drift", "clock difference",
-        "Protocol authentication",
+        "Protocol authentication", "OMP_NUM_THREADS environment", "elastic_operator",
         "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
         "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
         "graph has changed", "is all-gathering ", "appears not to match", "DDP expects same model",

@@ -333,6 +333,18 @@ LINES_OF_LAUNCHERS: Told = [
         "credential",
         {"peer": "gpu-b"},
     ),
+    # the launcher, before any rank
+    (
+        "[2025-03-03 09:14:20,118] torch.distributed.run: [WARNING] Setting OMP_NUM_THREADS environment variable for each "
+        "process to be 1 in default",
+        "launched",
+        {"stamp": "2025-03-03 09:14:20"},
+    ),
+    (
+        "I0303 09:14:21.5 99 torch/distributed/launcher/api.py:188] Starting elastic_operator with configs",
+        "launched",
+        {},
+    ),
     # guards of memory on a node
     (
         "Jun 01 10:00:05 n1 systemd[1]: slurmstepd.scope: A process of this unit has been killed by the OOM killer.",

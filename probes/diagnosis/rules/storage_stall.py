@@ -18,7 +18,8 @@ SIGNALS = {
 # Functions and modules of file systems and disks in which a hung task waits.
 OF_STORAGE = ("nfs", "rpc", "sunrpc", "lustre", "ptlrpc", "ldlm", "ll_", "osc", "mdc", "lov", "ceph", "beegfs", "cifs",
     "mmfs", "jbd2", "ext4", "xfs", "btrfs", "io_schedule", "blk_", "nvme", "dm_", "submit_bio", "fuse",
-    "writeback")  # fmt: skip
+    "writeback", "weka", "gluster", "pvfs2", "orangefs", "p9_", "v9fs", "virtio_blk", "virtio_fs", "dlm_",
+    "gfs2")  # fmt: skip
 FILES = ("nfs", "rpc_", "fuse", "lustre", "ll_", "cl_sync", "ceph", "io_schedule", "folio_wait", "wait_on_page",
     "fifo_open", "wait_for_partner", "jbd2", "xfs_", "ext4_", "blk_")  # fmt: skip
 

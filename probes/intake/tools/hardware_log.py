@@ -27,6 +27,7 @@ _RAS = re.compile(
 )
 _RASD = re.compile(r"(mc_event|mce_record|aer_event|arm_event|extlog_mem_event): ([^\n]{1,300})")
 _EDAC = re.compile(r"(mc\d{1,3}): ([^\n]{0,80}?)(\d{1,12}) (Corrected|Uncorrected) Errors?")
+_SYSFS = re.compile(r"\S{0,200}?\b(mc\d{1,3})(?:/\S{1,80})?/(ce|ue)_count:? ?(\d{1,12})$")  # grep -H in /sys
 _MCE = re.compile(r"(?:MCE \d{1,6}|Hardware event\. This is not a software error)")
 _SERIOUS = ("uncorrectable", "ierr", "machine check", "fatal", "bus uncorrectable", "catastrophic", "mcerr")
 _POWER = ("power supply", "psu", "power unit", "ac lost", "power limit")
@@ -36,7 +37,8 @@ _HEAT = ("upper critical", "upper non-recoverable", "thermal trip", "over temper
 def _fits(head: str, name: str) -> bool:
     lines = [line for line in lines_of(head[:32768], 600) if line.strip()][:60]
     count = sum(
-        bool(_SEL.match(line) or _SUMMARY.match(line) or _EDAC.match(line) or _RAS.search(line)) for line in lines
+        bool(_SEL.match(line) or _SUMMARY.match(line) or _EDAC.match(line) or _RAS.search(line) or _SYSFS.match(line))
+        for line in lines
     )
     if lines and (count * 2 >= len(lines) or "Memory controller events summary" in head[:400]):
         return True
@@ -81,6 +83,9 @@ def _events(text: str) -> Iterator[tuple[str, HardwareError]]:
         elif found := _EDAC.match(line):
             where = f"{found[1]} {found[2].strip(': ')}".strip()
             yield "edac-util", HardwareError(_kind(found[4]), where[:60], int(found[3]), "", f"{found[4]} errors")
+        elif found := _SYSFS.match(line.strip()):
+            kind = "corrected" if found[2] == "ce" else "uncorrected"
+            yield "EDAC", HardwareError(kind, found[1], int(found[3]), "", f"{kind} errors")
         elif found := _RASD.search(line):
             bad = any(word in found[2].lower() for word in ("uncorrected", "fatal", "deferred"))
             yield "rasdaemon", HardwareError("uncorrected" if bad else "corrected", found[1], 1, "", found[2][:160])
