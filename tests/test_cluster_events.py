@@ -267,3 +267,26 @@ def test_what_slurm_s_tools_tell_of_a_job_and_of_nodes(
     steps = {"gn1.rank0.log": "2026-06-01 09:59:55 INFO step=120 loss=2.1 step_ms=900\n" + WATCHDOG.format(0)}
     verdict = judged(tmp_path, steps | files).verdict
     assert (verdict.hypothesis.cause, verdict.hypothesis.subject.get("node")) == (cause, node)
+
+
+def test_a_rank_known_by_its_pod_is_of_the_node_that_the_pod_runs_on(tmp_path: Path) -> None:
+    """In its container the rank has another number than in the node's kernel log, and another node's name."""
+    kill = (
+        "[Mon Jun  1 10:00:05 2026] Memory cgroup out of memory: Killed process 812331 (python3) total-vm:9kB, "
+        "anon-rss:8kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:985\n"
+    )
+    failed = (
+        "E0601 10:00:08.102000 12 torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: -9) "
+        "local_rank: 1 (pid: 61) of binary: /usr/bin/python3\n"
+        "seg-worker-1:61:702 [1] NCCL INFO comm 0x55 rank 3 nranks 4 cudaDev 1 busId 3b000 - Init COMPLETE\n"
+    )
+    files = {
+        "pods.txt": PODS.format("Error    "),
+        "nodes/metal-b2/dmesg.txt": kill,
+        "nodes/metal-a7/dmesg.txt": "[Mon Jun  1 09:00:05 2026] usb 1-1: new device\n",
+        "logs/seg-worker-0.log": WATCHDOG.format(0),
+        "logs/seg-worker-1.log": failed,
+    }
+    verdict = judged(tmp_path, files).verdict
+    assert verdict.hypothesis.cause == "host.memory_oom_kill"
+    assert verdict.hypothesis.subject.get("node") == "metal-b2" and verdict.probability > 0.9

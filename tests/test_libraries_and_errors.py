@@ -88,9 +88,9 @@ def test_the_rank_that_a_bus_error_ended_is_named_with_the_memory_that_failed(tm
 
 def test_a_fault_from_before_the_launcher_began_does_not_lead(tmp_path: Path) -> None:
     launched = (
-        "[2025-03-03 09:14:20,118] torch.distributed.run: [WARNING] Setting OMP_NUM_THREADS environment variable\n"
-        "[rank4 node-2] torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. 8/12 clients "
-        "joined.\n"
+        "[2025-03-03 09:14:20] torch.distributed.run: [WARNING] Setting OMP_NUM_THREADS environment variable\n"
+        "[rank4 node-2] torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. 8/12 "
+        "clients joined.\n"
     )
     xid = "[Mon Jan 20 13:11:02 2025] NVRM: Xid (PCI:0000:61:00): 31, pid=20, name=python, Ch 0000000b, MMU Fault\n"
     verdict = judged(tmp_path, {"launch.log": launched, "node-1/dmesg.txt": xid}).verdict

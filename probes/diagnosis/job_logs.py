@@ -35,6 +35,7 @@ def add_logs(job: Job, evidence: Evidence) -> None:
         job.events += happenings(
             evidence, others | hosts | {view.node for view in job.ranks.values()}, job.name[1] if job.name else None
         )
+        _where_pods_run(job, evidence, others)
     _apart(job)
     for event, log, _ in job.events:  # NCCL's lines begin with the node's name
         host = event.more.get("host")
@@ -50,6 +51,14 @@ def add_logs(job: Job, evidence: Evidence) -> None:
             # In a log that all nodes see the name may be a container's: then only one that a node has counts.
             unknown = "" if log.how == GIVEN else event.peer
             view.node = view.node or next((node for node in evidence.nodes if same_host(node, event.peer)), unknown)
+
+
+def _where_pods_run(job: Job, evidence: Evidence, others: set[str]) -> None:
+    """Ranks that are known by their pods are of the nodes on which these run, where those tell something themselves."""
+    nodes = {pod.name: pod.node for seen in evidence.of("cluster.events") for pod in seen.facts.pods if pod.node}
+    for view in job.ranks.values():
+        node = next((one for one in others if one and same_host(one, nodes.get(view.node, ""))), "")
+        view.node = node or view.node
 
 
 def _writers(log: RankLog) -> set[int]:

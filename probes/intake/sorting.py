@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from probes import catalog
+from probes.catalog._cluster_facts import Cluster
 from probes.catalog._flight_recorder_apart import Apart
 from probes.catalog._flight_recorder_decode import Refused
 from probes.catalog._process_extract import Extract, extracts_of, ps_rows, variables_in
@@ -26,7 +26,7 @@ from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.files import Given, walk
-from probes.intake.hosts import told_by
+from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import WEAK, LogFile, log_file, unrotated, whole_text
@@ -38,11 +38,6 @@ from probes.topology import Topology
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
-_LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
-_KERNEL_HOST = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
-    r" ([\w.-]{1,80}) kernel:"
-)
 
 
 def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Brought:
@@ -62,12 +57,6 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 
 
 MOST_PASTED = 20_000  # files that one file may be cut into
-
-
-def _kernel_host(text: str) -> str:
-    """The node that the lines of a kernel log or of a serial console name most often."""
-    hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
-    return max(set(hosts), key=hosts.count) if hosts else ""
 
 
 class _Sorter:
@@ -225,7 +214,7 @@ class _Sorter:
         if reading.parse_error:
             self._unread(item, reading.parse_error)
             return False
-        host = _kernel_host(text) if probe == "host.kernel_log" else ""
+        host = kernel_host(text) if probe == "host.kernel_log" else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
 
@@ -257,6 +246,8 @@ class _Sorter:
             facts = tool.named(told, str(item.inside))
             reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
             self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, host))
+            if isinstance(facts, Cluster):
+                self.brought.named |= {pod.node for pod in facts.pods} - {""}
 
     def _whole(self, item: Item, text: str) -> str:
         """All of a log that tells, and a word on lines without end."""
@@ -278,7 +269,7 @@ class _Sorter:
             return
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
-            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, _kernel_host(text)))
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
         else:
             self._unread(item, "no line in it has a known form")
 

@@ -335,8 +335,8 @@ LINES_OF_LAUNCHERS: Told = [
     ),
     # the launcher, before any rank
     (
-        "[2025-03-03 09:14:20,118] torch.distributed.run: [WARNING] Setting OMP_NUM_THREADS environment variable for each "
-        "process to be 1 in default",
+        "[2025-03-03 09:14:20,118] torch.distributed.run: [WARNING] Setting OMP_NUM_THREADS environment variable for "
+        "each process to be 1 in default",
         "launched",
         {"stamp": "2025-03-03 09:14:20"},
     ),
