@@ -27,7 +27,12 @@ FILES = ("nfs", "rpc_", "fuse", "lustre", "ll_", "cl_sync", "ceph", "io_schedule
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     told = list(_kernel(evidence))
     of_servers = [one for one in told if "server" in one.subject]
-    yield from as_one(of_servers, ("server",), "%d more nodes say the same")
+    by_server = list(as_one(of_servers, ("server",), "%d more nodes say the same"))
+    # One node that misses many servers of one file system misses the file system.
+    yield from as_one(
+        [one for one in by_server if "node" in one.subject], ("node",), "%d more servers are silent to it"
+    )
+    yield from (one for one in by_server if "node" not in one.subject)
     hung = [one for one in told if one.signals[0] == "storage_hung_task"]
     yield from as_one(hung, (), "%d more tasks hang so")
     yield from (one for one in told if one not in of_servers and one not in hung)
