@@ -290,3 +290,36 @@ def test_a_rank_known_by_its_pod_is_of_the_node_that_the_pod_runs_on(tmp_path: P
     verdict = judged(tmp_path, files).verdict
     assert verdict.hypothesis.cause == "host.memory_oom_kill"
     assert verdict.hypothesis.subject.get("node") == "metal-b2" and verdict.probability > 0.9
+
+
+STEPS = "".join(f"2026-06-01 09:{minute}:00 INFO step={minute} loss=2.1 step_ms=900\n" for minute in range(30, 60))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        # the container was killed hours ago, and what runs since then made its steps
+        {"describe.txt": KILLED.replace("01 Jun 2026 10:00:05", "01 Jun 2026 07:00:05")},
+        {
+            "pods.txt": PODS.format("Error    "),
+            "node.txt": "Name:               metal-b2\nRoles:              <none>\nEvents:\n"
+            "  Type     Reason     Age   From     Message\n  ----     ------     ----  ----     -------\n"
+            "  Warning  Rebooted   41d   kubelet  Node metal-b2 has been rebooted, boot id: 12\n",
+        },
+        {
+            "events.jsonl": "".join(
+                json.dumps(event("Job", "seg", reason, "Job " + reason)) + "\n" for reason in ("Suspended", "Resumed")
+            )
+        },
+        {
+            "sacct.json": json.dumps(
+                {"jobs": [{"job_id": n, "state": {"current": [state]}, "nodes": "x1"}
+                          for n, state in ((880, "OUT_OF_MEMORY"), (881, "FAILED"))]}
+            )
+        },
+    ],
+    ids=["an earlier container", "an old boot", "resumed", "another job"],
+)  # fmt: skip
+def test_what_was_before_the_job_or_is_of_another_does_not_lead(tmp_path: Path, files: dict[str, str]) -> None:
+    verdict = judged(tmp_path, {"seg-worker-0.rank0.log": STEPS + WATCHDOG.format(0)} | files).verdict
+    assert verdict.hypothesis.cause in ("none", "unknown")

@@ -24,6 +24,7 @@ class Pod:
     space: str = ""  # its namespace
     node: str = ""
     gpus: bool = False  # asks for GPUs
+    age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Happening:
     at: float | None = None
     space: str = ""
     stamp: str = ""  # the time as printed, where it has no zone
+    age_s: float | None = None  # how long ago, where only that is printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Cluster:
     pods: tuple[Pod, ...]
     happenings: tuple[Happening, ...]
     unready: tuple[str, ...] = ()  # nodes that do not answer
+    jobs: tuple[str, ...] = ()  # numbers of all jobs that are listed
 
 
 # (word of the reason, word of the message, what it means); the first that fits counts. "" fits all.
@@ -119,6 +122,17 @@ def meaning(reason: str, message: str) -> str:
     return EVERYDAY
 
 
+_AGE = re.compile(r"(?<![\w.])((?:\d{1,5}[ydhms]){1,3})(?![\w])")
+_PART = re.compile(r"(\d{1,5})([ydhms])")
+_SECONDS = {"y": 31_536_000.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def age(text: str) -> float | None:
+    """The first age in a row, as kubectl prints it: `6m22s`, `41d`, `3h5m (x3 over 5h)`."""
+    found = _AGE.search(text[:400])
+    return sum(float(count) * _SECONDS[unit] for count, unit in _PART.findall(found[1])) if found else None
+
+
 def moment(text: str) -> float | None:
     """RFC 3339, or what `kubectl describe` prints."""
     try:
@@ -139,16 +153,19 @@ class Gathered:
         self.pods: dict[tuple[str, str], Pod] = {}
         self.happenings: dict[tuple[str, str, str], Happening] = {}
         self.unready: dict[str, None] = {}
+        self.jobs: dict[str, None] = {}
         self.rows = 0
 
-    def pod(self, name: str, space: str = "", node: str = "", gpus: bool = False) -> None:
+    def pod(self, name: str, space: str = "", node: str = "", gpus: bool = False, age_s: float | None = None) -> None:
         self.rows += 1
         name, node = clean(name)[:120], clean(node)[:120]
         if not name or node in ("<none>", "None", "null"):
             node = ""
         there = self.pods.get((space, name)) or Pod(name, space)
         if name and len(self.pods) < MOST:
-            self.pods[space, name] = Pod(name, space, there.node or node, there.gpus or gpus)
+            self.pods[space, name] = Pod(
+                name, space, there.node or node, there.gpus or gpus, there.age_s if age_s is None else age_s
+            )
 
     def event(
         self,
@@ -160,8 +177,13 @@ class Gathered:
         at: float | None = None,
         space: str = "",
         stamp: str = "",
+        age_s: float | None = None,
     ) -> None:
         self.rows += 1
+        if kind == "job" and len(self.jobs) < MOST:
+            self.jobs.setdefault(clean(name)[:120])
+        if reason.endswith("Resumed"):
+            self.happenings.pop(("suspended", name, node), None)
         what = meaning(reason, message)
         if what == EVERYDAY or len(self.happenings) >= MOST:
             return
@@ -170,8 +192,10 @@ class Gathered:
         there = self.happenings.get(key)
         if there is None or (there.at is None and at is not None):
             self.happenings[key] = Happening(
-                what, kind.lower(), clean(name)[:120], text, clean(node)[:120], at, space, stamp[:40]
+                what, kind.lower(), clean(name)[:120], text, clean(node)[:120], at, space, stamp[:40], age_s
             )
 
     def told(self) -> Cluster:
-        return Cluster(tuple(self.pods.values()), tuple(self.happenings.values()), tuple(self.unready))
+        return Cluster(
+            tuple(self.pods.values()), tuple(self.happenings.values()), tuple(self.unready), tuple(self.jobs)
+        )

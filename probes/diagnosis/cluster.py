@@ -35,6 +35,8 @@ AS_EVENTS = {
     "deadline": ("TIME LIMIT", ""),
     "suspended": ("CANCELLED", ""),
 }
+NO_OLDER_S = 86_400.0  # judgement: evidence is taken within a day; clusters keep events for an hour by default
+MARGIN_S = 60.0  # ages are printed in whole minutes or hours
 _NUMBERS = re.compile(r"(?:-(?:\d{1,5}|[a-z0-9]{5}|(?=[a-z]*\d)[a-z0-9]{8,10}))+$")
 
 
@@ -45,15 +47,17 @@ class _Told:
         self.job = job
         self.said: list[tuple[Happening, Seen]] = []
         pods: dict[str, Pod] = {}
+        self.jobs: set[str] = set()
         self.unready: set[str] = set()
         for seen in evidence.of("cluster.events"):
             facts: Cluster = seen.facts
             self.said += [(one, seen) for one in facts.happenings]
             self.unready |= set(facts.unready)
+            self.jobs |= set(facts.jobs)
             for pod in facts.pods:
                 there = pods.get(pod.name)
                 node, gpus = (there.node, there.gpus) if there else ("", False)
-                pods[pod.name] = Pod(pod.name, pod.space, pod.node or node, pod.gpus or gpus)
+                pods[pod.name] = Pod(pod.name, pod.space, pod.node or node, pod.gpus or gpus, pod.age_s)
         self.pods = pods
         known = {name for name in pods if any(_same(name, one) or name.startswith(f"{one}-") for one in names)}
         self.mine = known or {name for name, pod in pods.items() if pod.gpus}
@@ -63,6 +67,8 @@ class _Told:
             self.stems = listed
         self.nodes = {pod.node for name, pod in pods.items() if pod.node and self.of_job(name, pod.space)}
         # Of other nodes a job's own may be one whose log is lost with it: then it is called as the others are.
+        ages = [pod.age_s for name, pod in pods.items() if pod.age_s is not None and self.of_job(name, pod.space)]
+        self.age_s = max(ages, default=NO_OLDER_S)
         self.letters = set() if self.nodes else {_letters(name) for name in names}
         self.nodes |= {name for name in names if name not in pods}
 
@@ -80,8 +86,10 @@ class _Told:
         return one.node or (pod.node if pod is not None else "")
 
     def concerns(self, one: Happening) -> bool:
+        if one.age_s is not None and one.age_s > self.age_s + MARGIN_S:
+            return False  # before the job's pods were made
         if one.kind == "job":
-            return self.job in (None, one.name)
+            return self.job == one.name or (self.job is None and len(self.jobs) == 1)
         if one.kind == "node" and not one.name:
             return True
         if one.kind == "node":

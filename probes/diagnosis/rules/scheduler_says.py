@@ -8,7 +8,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
 from probes.diagnosis.rules.rebooted import signs
-from probes.diagnosis.times import times_of
+from probes.diagnosis.times import Times, times_of
 
 MEMORY, NODE, DISK, SHARED = "host.memory_oom_kill", "host.rebooted", "host.disk_full", "host.shm_full"
 LOST = ("Node failure", "unexpectedly rebooted", "on failed node", "not responding, setting DOWN", "taken away")
@@ -23,7 +23,8 @@ OUT_OF_MEMORY = ("OUT_OF_ME", "Exceeded", "oom", "OOMKilled", "Out Of Memory")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    killed = [one for one in evidence.job.said("scheduler_kill") if _for_memory(one)]
+    times = times_of(evidence)
+    killed = [one for one in evidence.job.said("scheduler_kill") if _for_memory(one) and not _old(times, one)]
     named = {_node(evidence, one) for one in killed} - {""}
     for one in killed:
         # A line that names no node tells of the one that another line names.
@@ -36,9 +37,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 "memory_kill_told",
             )
     yield from _short(evidence)
-    times = times_of(evidence)
     lost = [one for one in evidence.job.said("scheduler_kill") if one[0].name in LOST]
-    lost = [one for one in lost if not times.over("", one[0].last_at, one[0].stamp)]
+    lost = [one for one in lost if not _old(times, one)]
     restarted = {str(found.subject["node"]) for found in signs(evidence) if "node" in found.subject}
     for one in evidence.job.said("scheduler_kill"):
         # slurmstepd writes of a failed node on those that are left, and a row of sacct names all of the job: such
@@ -52,7 +52,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _short(evidence: Evidence) -> Iterator[Hypothesis]:
     """Ended for want of room. A node's pressure alone ends no job, but tells of which node another line is."""
+    times = times_of(evidence)
     said = [one for one in evidence.job.said("scheduler_kill") if str(one[0].more.get("short_of", "")) in SHORT_OF]
+    said = [one for one in said if not _old(times, one)]
     ended = [one for one in said if one[0].name == "Evicted"]
     named = {_node(evidence, one) for one in said} - {""}
     for one in said:
@@ -69,6 +71,10 @@ def _short(evidence: Evidence) -> Iterator[Hypothesis]:
 def _lost(evidence: Evidence, one: Said) -> str:
     host = address(str(one[0].more.get("nodes", "")) or one[0].peer)
     return node_called(evidence, host) or host
+
+
+def _old(times: Times, one: Said) -> bool:
+    return times.over("", one[0].last_at, one[0].stamp)
 
 
 def _for_memory(one: Said) -> bool:
@@ -94,7 +100,7 @@ def _hypothesis(
         subject,
         f"{'Node ' + node if node else 'A node'}: {says}",
         (quoted(*one),),
-        (signal,),
+        (signal, "told_before_job") if times_of(evidence).old("", event.last_at, event.stamp) else (signal,),
         would_change=("the node up since before the job began, with memory to spare",),
         ranks=ranks or frozenset(evidence.job.ranks),
         nodes=frozenset({node}),

@@ -20,7 +20,15 @@ _ON_NODE = re.compile(r"\bon node \"?([a-z0-9][\w.-]{1,120})")
 
 
 def told(
-    found: Gathered, kind: str, name: str, reason: str, message: str, node: str, at: float | None, space: str
+    found: Gathered,
+    kind: str,
+    name: str,
+    reason: str,
+    message: str,
+    node: str,
+    at: float | None,
+    space: str,
+    age_s: float | None = None,
 ) -> None:
     if assigned := _ASSIGNED.search(message):
         found.pod(assigned[2], assigned[1] or space, assigned[3])
@@ -39,7 +47,7 @@ def told(
             found.unready.setdefault(name)
     if not name and (pod := _POD_OF.search(message)):
         kind, space, name = "pod", pod[1], pod[2]
-    found.event(kind, name, reason, message, node, at, space)
+    found.event(kind, name, reason, message, node, at, space, age_s=age_s)
 
 
 def condition(found: Gathered, node: str, what: str, state: str, rest: str) -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probes.catalog._cluster_facts import Cluster, Gathered, moment
+from probes.catalog._cluster_facts import Cluster, Gathered, age, moment
 from probes.core import Finding, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._cluster_objects import of_json, of_yaml
@@ -91,6 +91,7 @@ class _Described:
     gpus: bool = False
     reason: str = ""
     told: str = ""
+    ended: str = ""  # why a container ended, whose end is not told yet
 
 
 def _tables(found: Gathered, text: str) -> None:
@@ -125,7 +126,7 @@ def _row(found: Gathered, columns: dict[str, int], line: str) -> None:
             found.unready.setdefault(name)
         return
     space = words[0] if spaced else ""
-    found.pod(name, space, cells.get("NODE", ""))
+    found.pod(name, space, cells.get("NODE", ""), age_s=age(cells.get("AGE", "")))
     if status in ENDED and status != "Evicted":  # why it was evicted tells another line
         message = "terminated" if status in ("Terminated", "Shutdown") else ""
         found.event("pod", name, status, message, cells.get("NODE", "").replace("<none>", ""), None, space)
@@ -138,7 +139,8 @@ def _event(found: Gathered, of: _Described, line: str, row: re.Match[str]) -> No
         kind, name, node = there[1].lower(), there[2], ""
         space = spaced[1] if (spaced := _SPACED.match(line)) is not None else ""
         message = message[there.end() :].strip() if message.startswith(there[0]) else message
-    told(found, kind, name, reason, message, node, moment(line), space)
+    since = age(line[: row.start(1)]) or age(message)  # a table has it first, a description behind the reason
+    told(found, kind, name, reason, message, node, moment(line), space, since)
 
 
 def _field(found: Gathered, of: _Described, one: re.Match[str]) -> None:
@@ -156,15 +158,26 @@ def _field(found: Gathered, of: _Described, one: re.Match[str]) -> None:
     elif key == "Reason":
         of.reason = value
         if deep > 0:  # of a container's state, or of its last
-            found.event("pod", of.name, value, "", of.node, None, of.space)
+            _ended(found, of)
+            of.ended = value
         elif value in ENDED:
             of.told = value
+    elif key == "Finished" and of.ended:
+        _ended(found, of, moment(value))
     elif key == "Message" and deep == 0:
         found.event("pod", of.name, of.reason, value, of.node, None, of.space)
         of.told = ""
 
 
+def _ended(found: Gathered, of: _Described, at: float | None = None) -> None:
+    """How a container ended, once it is known when."""
+    if of.ended:
+        found.event("pod", of.name, of.ended, "", of.node, at, of.space)
+    of.ended = ""
+
+
 def _close(found: Gathered, of: _Described) -> None:
+    _ended(found, of)
     if of.name and of.kind == "pod":
         found.pod(of.name, of.space, of.node, of.gpus)
         if of.told:
