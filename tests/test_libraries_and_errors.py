@@ -95,3 +95,35 @@ def test_a_fault_from_before_the_launcher_began_does_not_lead(tmp_path: Path) ->
     xid = "[Mon Jan 20 13:11:02 2025] NVRM: Xid (PCI:0000:61:00): 31, pid=20, name=python, Ch 0000000b, MMU Fault\n"
     verdict = judged(tmp_path, {"launch.log": launched, "node-1/dmesg.txt": xid}).verdict
     assert verdict.hypothesis.cause != "gpu.app_fault"
+
+
+REDFISH = {
+    "Members": [
+        {"Created": "2025-03-03T10:00:04Z", "MessageId": "MEM0001", "Severity": "Critical",
+         "Message": "Uncorrectable ECC error detected on DIMM A3"},
+    ]
+}  # fmt: skip
+RACADM = (
+    "Record:      12\nDate/Time:   03/03/2025 10:00:04\nSource:      system\nSeverity:    Critical\n"
+    "Description: Multi-bit memory errors detected on a memory device at location(s) DIMM_B2.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kinds"),
+    [
+        ("sel.json", json.dumps(REDFISH), ["uncorrected"]),
+        ("getsel.txt", RACADM, ["uncorrected"]),
+        ("getsel.txt", RACADM.replace("Critical", "Ok").replace("Multi-bit memory errors", "Memory test passed"), []),
+    ],
+)
+def test_a_controller_s_log_tells_uncorrected_errors_of_memory(name: str, text: str, kinds: list[str]) -> None:
+    tool = tool_of(text, name)
+    assert tool is not None
+    assert [error.kind for error in tool.read(text).errors] == kinds
+
+
+def test_an_image_that_asks_for_a_newer_driver_than_the_node_has_is_a_mismatch(tmp_path: Path) -> None:
+    said = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver"
+    found = judged(tmp_path, job() | {"node-2/start.log": f"{said}\n"}).verdict.hypothesis
+    assert (found.cause, found.subject) == ("host.library_mismatch", {"node": "node-2"})

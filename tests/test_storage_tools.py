@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hardware import job_log, judged, waited
+from tests.support.hardware import job_log, judged, raised, waited
 
 HEAD = "Device            r/s     rkB/s   r_await     w/s     wkB/s w_await  aqu-sz  %util\n"
 BUSY = "nvme0n1       9211.00 812331.00      0.41  512.00   9000.00    0.52    4.10  99.80\n"
@@ -56,3 +56,26 @@ def test_storage_that_answers_nothing_is_named_with_its_node(tmp_path: Path, nam
 )
 def test_storage_that_is_busy_or_was_slow_before_the_job_is_not(tmp_path: Path, name: str, text: str) -> None:
     assert cause(tmp_path, name, text)[0] != "host.storage_stall"
+
+
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        ("OSError: [Errno 116] Stale file handle: '/data/shard-7.tar'", "host.storage_stall"),
+        ("OSError: [Errno 107] Transport endpoint is not connected: '/mnt/ceph/x.pt'", "host.storage_stall"),
+        ("OSError: [Errno 5] Input/output error: '/scratch/x.bin'", "host.storage_stall"),
+        ("OSError: [Errno 107] Transport endpoint is not connected", "fw.rank_exited"),  # a socket's
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/shard-7.tar'", "fw.rank_exited"),
+    ],
+)
+def test_a_rank_to_whom_storage_failed_is_told_from_one_whose_file_is_not_there(
+    tmp_path: Path, error: str, named: str
+) -> None:
+    job = {
+        f"node-{1 + rank}/rank{rank}.log": job_log(
+            f"node-{1 + rank}", rank, *(raised(rank, error) if rank == 1 else (waited(rank),))
+        )
+        for rank in range(3)
+    }
+    found = judged(tmp_path, job).verdict.hypothesis
+    assert (found.cause, found.subject.get("node")) == (named, "node-2")

@@ -49,6 +49,16 @@ SHAPES = (
         name=KILLED,
     ),
     shape("scheduler_kill", "NODE_OUT_OF_MEMORY", name=KILLED),
+    # docker events, podman events; AWS Batch's reason
+    shape("scheduler_kill", "container oom", r"\bcontainer oom [0-9a-f]{12,64}\b", name=KILLED),
+    shape("scheduler_kill", "Container killed due to memory usage", name=KILLED),
+    # aws-node-termination-handler
+    shape(
+        "scheduler_kill",
+        "SPOT_ITN",
+        r"Kind:SPOT_ITN\b(?:.{0,400}?NodeName:(?P<peer>[\w.-]{1,120}))?",
+        name="taken away",
+    ),
     shape("scheduler_kill", "TERM_MEMLIMIT", name=KILLED),
     shape("scheduler_kill", "TERM_SWAP", r"\bTERM_SWAP(?:LIMIT)?\b", name=KILLED),
     shape("scheduler_kill", "TERM_RUNLIMIT", name="TIME LIMIT"),

@@ -229,8 +229,10 @@ class _Sorter:
             except ParseError as error:
                 refused = refused or error
         if refused is not None and not read:
-            raise refused
-        if first.log and (log := log_file(item, text)) is not None:
+            if not first.log:
+                raise refused
+            self._log(item, Known("perhaps a log", text))
+        elif first.log and (log := log_file(item, text)) is not None:
             self._beside(log)
 
     def _beside(self, log: LogFile) -> None:

@@ -345,6 +345,23 @@ LINES_OF_LAUNCHERS: Told = [
         "launched",
         {},
     ),
+    # containers, and a cloud's agent
+    (
+        "2026-06-01T10:00:05.123Z container oom 4b1f0c2d3e4f5a6b (image=train:7, name=trainer)",
+        "scheduler_kill",
+        {"name": "OOMKilled"},
+    ),
+    ("OutOfMemoryError: Container killed due to memory usage", "scheduler_kill", {"name": "OOMKilled"}),
+    (
+        "Sending interruption event Kind:SPOT_ITN, EventID:spot-itn-1 NodeName:ip-10-0-0-4.ec2.internal",
+        "scheduler_kill",
+        {"name": "taken away", "peer": "ip-10-0-0-4.ec2.internal"},
+    ),
+    (
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver",
+        "cuda_error",
+        {"name": "unsatisfied condition: cuda>=12.4, please update your driver"},
+    ),
     # guards of memory on a node
     (
         "Jun 01 10:00:05 n1 systemd[1]: slurmstepd.scope: A process of this unit has been killed by the OOM killer.",

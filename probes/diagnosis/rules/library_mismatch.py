@@ -18,6 +18,8 @@ TOO_OLD = (
     "forward compatibility was attempted",
     "CUDA driver version",
     "PTX was compiled",
+    "unsatisfied condition: cuda",  # nvidia-container-cli: the image asks for a newer driver
+    "unsatisfied condition: driver",
 )
 # ld.so(8), and what torch checks when it begins
 NOT_LOADED = ("cannot open shared object file", "undefined symbol", "version `GLIBC", "cuDNN version incompatibility",

@@ -42,6 +42,10 @@ def _fits(head: str, name: str) -> bool:
     )
     if lines and (count * 2 >= len(lines) or "Memory controller events summary" in head[:400]):
         return True
+    if _RACADM.search(head[:16384]) or (
+        '"MessageId"' in head[:16384] and _REDFISH.search(head) and _CREATED.search(head)
+    ):
+        return True
     return bool(lines) and (
         bool(_MCE.match(lines[0])) or lines[0].startswith("edac-util: ") or (len(_RASD.findall(head)) * 2 >= len(lines))
     )
@@ -60,12 +64,40 @@ def read(text: str) -> HardwareLog:
             )
         if there is not None or len(errors) < 300:
             errors[key] = error
-    if not tool and "edac-util: " not in text[:200] and "summary" not in text[:400]:
+    if (
+        not tool
+        and not (_RACADM.search(text) or _REDFISH.search(text))
+        and "edac-util: " not in text[:200]
+        and "summary" not in text[:400]
+    ):
         raise ParseError("expected mcelog, rasdaemon, edac-util or ipmitool sel, found no such line")
     return HardwareLog(tool or "edac-util", tuple(one for one in errors.values() if one.count))
 
 
+_REDFISH = re.compile(r'"Message"\s{0,4}:\s{0,4}"([^"]{1,300})"')
+_CREATED = re.compile(r'"Created"\s{0,4}:\s{0,4}"([^"]{10,32})"')
+_RACADM = re.compile(r"^Severity:\s{1,20}(\S{1,20})\s{0,8}\n(?:Description|Message):\s{1,20}([^\n]{1,300})", re.M)
+_MEMORY_LOST = re.compile(r"multi-bit|uncorrectable|machine check|fatal error|ierr\b", re.I)
+
+
+def _of_the_controller(text: str) -> list[HardwareError]:
+    """Redfish's log entries and `racadm getsel`: sentences of the BMC."""
+    found = []
+    for entry in re.split(r'(?="@odata\.id"|"Created")', text[:4_194_304])[:5000] if text.lstrip()[:1] in "{[" else ():
+        said, at = _REDFISH.search(entry), _CREATED.search(entry)
+        if said and _MEMORY_LOST.search(said[1]):
+            found.append(
+                HardwareError("uncorrected", clean(said[1])[:60], 1, at[1] if at else "", clean(said[1])[:120])
+            )
+    for severity, said in _RACADM.findall(text[:4_194_304]):
+        if severity.lower() in ("critical", "non-recoverable", "fatal") and _MEMORY_LOST.search(said):
+            found.append(HardwareError("uncorrected", clean(said)[:60], 1, "", clean(said)[:120]))
+    return found
+
+
 def _events(text: str) -> Iterator[tuple[str, HardwareError]]:
+    for error in _of_the_controller(text):
+        yield "BMC event log", error
     if _MCE.match(text.lstrip()):
         yield from _mcelog(text)
         return
