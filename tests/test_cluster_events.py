@@ -327,15 +327,7 @@ def test_what_was_before_the_job_or_is_of_another_does_not_lead(tmp_path: Path, 
 
 def test_a_logger_s_lines_that_only_look_like_a_cluster_s_are_read_as_a_log(tmp_path: Path) -> None:
     """`kind` is a field of many loggers."""
-    rows = [
-        {"kind": "Pod", "message": f"step={step} loss=2.1", "time": f"2026-06-01T09:{step}:00Z"}
-        for step in range(10, 40)
-    ]
-    raised = {
-        "kind": "Pod",
-        "rank": 1,
-        "message": "Traceback (most recent call last):\n  File \"a.py\", line 3\nKeyError: 'x'",
-    }
-    text = "".join(json.dumps(row) + "\n" for row in [*rows, raised])
-    verdict = judged(tmp_path, {"train.jsonl": text}).verdict
+    lines = ("Traceback (most recent call last):", '  File "a.py", line 3, in main', "KeyError: 'x'")
+    rows = [{"kind": "Pod", "rank": 1, "message": line} for line in lines]
+    verdict = judged(tmp_path, {"train.jsonl": "".join(json.dumps(row) + "\n" for row in rows)}).verdict
     assert (verdict.hypothesis.cause, verdict.hypothesis.subject.get("rank")) == ("fw.rank_exited", 1)
