@@ -30,6 +30,7 @@ SLURMD = (
     ("name", "text", "says"),
     [
         ("both.txt", "2026-06-01T09:44:57.300Z\n" + TRACKING.format("903.881", "slow"), "903.881 s behind"),
+        ("grep.txt", "System time     : 903.881204 seconds slow of NTP time\n", "903.881 s behind"),
         ("ntpdate.txt", "server 10.0.0.1, stratum 2, offset 903.881204, delay 0.02571\n", "903.881 s behind"),
         ("sntp.txt", "2026-06-01 10:20:11.123456 (+0000) -61.5 +/- 0.012 ntp1 10.0.0.1 s2\n", "61.500 s ahead"),
         (

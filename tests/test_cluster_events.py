@@ -79,6 +79,9 @@ TWO = [
     "files",
     [
         {"describe.txt": KILLED},
+        {
+            "custom.txt": "POD           NODE      REASON\nseg-worker-0  metal-a7  Error\nseg-worker-1  metal-b2  OOMKilled\n"
+        },
         {"notes.txt": f"$ kubectl -n vision describe pod seg-worker-1\n{KILLED}"},
         {"pods.txt": PODS.format("OOMKilled")},
         {"pods.json": json.dumps({"kind": "List", "apiVersion": "v1", "items": TWO}, indent=4)},
@@ -103,7 +106,18 @@ TWO = [
             + "\n"
         },
     ],
-    ids=["describe", "prompt", "get pods", "list", "one object", "lines", "yaml", "problem detector", "kubelet"],
+    ids=[
+        "describe",
+        "custom columns",
+        "prompt",
+        "get pods",
+        "list",
+        "one object",
+        "lines",
+        "yaml",
+        "problem detector",
+        "kubelet",
+    ],
 )
 def test_a_pod_that_was_killed_for_memory_names_its_node(tmp_path: Path, files: dict[str, str]) -> None:
     cause, subject, share = lead(tmp_path, files)

@@ -132,6 +132,11 @@ def test_a_quota_of_one_user_that_is_used_up_leads_where_nothing_else_is_known(t
             json.dumps([{"operationType": "compute.instances.preempted", "insertTime": "2026-06-01T09:59:30Z",
                          "targetLink": "https://compute/v1/projects/p/zones/z/instances/gn2"}]),
         ),
+        (
+            "karpenter.log",
+            json.dumps({"level": "INFO", "message": "initiating delete from interruption message",
+                        "messageKind": "spot_interrupted", "Node": {"name": "gn2"}}) + "\n",
+        ),
         ("events.json", json.dumps({"Events": [{"EventType": "Preempt", "Resources": ["gn2"]}]})),
         (
             "instances.json",
@@ -142,7 +147,7 @@ def test_a_quota_of_one_user_that_is_used_up_leads_where_nothing_else_is_known(t
                                  for n, at in ((1, 1.7733e9), (2, 1780307990.0), (3, 1.7734e9))])),
         ("stat.txt", "gn1: btime 1773300000\ngn2: btime 1780307990\ngn3: btime 1773400000\n"),
     ],
-    ids=["gcloud", "gcloud json", "azure", "aws", "boot metrics", "btime"],
+    ids=["gcloud", "gcloud json", "karpenter", "azure", "aws", "boot metrics", "btime"],
 )  # fmt: skip
 def test_a_machine_that_its_cloud_took_or_that_booted_alone_is_named(tmp_path: Path, name: str, text: str) -> None:
     verdict = judged(tmp_path / "evidence", {"gn1/rank0.log": WORKED, name: text}).verdict

@@ -47,7 +47,7 @@ WORDS = (
         "nterruption", "node shutdown",
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
         "memory pressure (OOM)", "Memory on the node", "TERM_", "PBS: job killed", "OOM killer", "to memory pressure",
-        "sending SIG", "container oom", "due to memory usage", "SPOT_ITN", "requirement error",
+        "sending SIG", "container oom", "to reclaim", "due to memory usage", "SPOT_ITN", "requirement error",
         "no heartbeat", "clock wrong by", "time reset", "clock drift", "clock difference",
         "Protocol authentication", "OMP_NUM_THREADS environment", "elastic_operator",
         "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",

@@ -49,6 +49,21 @@ SHAPES = (
         name=KILLED,
     ),
     shape("scheduler_kill", "NODE_OUT_OF_MEMORY", name=KILLED),
+    # kubelet's own log (pkg/kubelet/eviction/eviction_manager.go)
+    shape(
+        "scheduler_kill",
+        "must evict pod(s) to reclaim",
+        r"(?:(?P<peer>[\w.-]{1,80}) kubelet\[\d{1,9}\]: .{0,120}?)?must evict pod\(s\) to reclaim\W{1,4}resourceName="
+        r"\W?(?P<short_of>memory|ephemeral-storage|inodes)",
+        name="Evicted",
+    ),
+    shape(
+        "scheduler_kill",
+        "attempting to reclaim",
+        r"(?:(?P<peer>[\w.-]{1,80}) kubelet\[\d{1,9}\]: .{0,120}?)?attempting to reclaim\W{1,4}resourceName="
+        r"\W?(?P<short_of>ephemeral-storage|inodes)",
+        name="DiskPressure",
+    ),
     # docker events, podman events; AWS Batch's reason
     shape("scheduler_kill", "container oom", r"\bcontainer oom [0-9a-f]{12,64}\b", name=KILLED),
     shape("scheduler_kill", "Container killed due to memory usage", name=KILLED),

@@ -345,6 +345,18 @@ LINES_OF_LAUNCHERS: Told = [
         "launched",
         {},
     ),
+    (
+        'Jun 01 10:00:05 n1 kubelet[8]: I0601 10:00:05.1 8 eviction_manager.go:374] "Eviction manager: must evict '
+        'pod(s) to reclaim" resourceName="ephemeral-storage"',
+        "scheduler_kill",
+        {"name": "Evicted", "peer": "n1", "more.short_of": "ephemeral-storage"},
+    ),
+    (
+        'Jun 01 10:00:05 n1 kubelet[8]: I0601 10:00:05.1 8 eviction_manager.go:366] "Eviction manager: attempting to '
+        'reclaim" resourceName="inodes"',
+        "scheduler_kill",
+        {"name": "DiskPressure", "peer": "n1", "more.short_of": "inodes"},
+    ),
     # containers, and a cloud's agent
     (
         "2026-06-01T10:00:05.123Z container oom 4b1f0c2d3e4f5a6b (image=train:7, name=trainer)",

@@ -2,7 +2,8 @@
 
 Source   Compute Engine: operationType (compute.instances.preempted, .hostError, .terminateOnHostMaintenance,
          .guestTerminate); EC2: EventBridge's "detail-type", describe-instances' StateReason and StateTransitionReason,
-         describe-spot-instance-requests' Status.Code; Azure: Scheduled Events' EventType
+         describe-spot-instance-requests' Status.Code; Azure: Scheduled Events' EventType;
+         Karpenter's interruption controller
 Shape    facts cluster.events: nodes as they are called there
 Errors   ParseError when none of these is in it
 """
@@ -28,11 +29,12 @@ _AMAZON = re.compile(
     r"|instance-terminated-(?:by-price|no-capacity|capacity-oversubscribed|by-service)"
 )
 _AZURE = re.compile(r'"EventType"\s{0,4}:\s{0,4}"(?:Preempt|Reboot|Redeploy|Terminate)"')
+_KARPENTER = re.compile(r'"messageKind"\s{0,4}:\s{0,4}"(?:spot_interrupted|instance_terminated|instance_stopped)"')
 _NAMES = ("PrivateDnsName", "Name", "instance-id", "InstanceId", "resourceName")
 
 
 def _fits(head: str, name: str) -> bool:
-    return any(one.search(head) for one in (_GOOGLE, _AMAZON, _AZURE)) and '"involvedObject"' not in head
+    return any(one.search(head) for one in (_GOOGLE, _AMAZON, _AZURE, _KARPENTER)) and '"involvedObject"' not in head
 
 
 def read(text: str) -> Cluster:
@@ -85,6 +87,10 @@ def _object(found: Gathered, one: dict[str, Any]) -> None:
     elif words.get("EventType") in ("Preempt", "Reboot", "Redeploy", "Terminate"):
         for node in one.get("Resources") or []:
             _gone(found, str(node)[:120].rpartition("/")[2].lstrip("_"), words["EventType"], "", at)
+    elif words.get("messageKind") in ("spot_interrupted", "instance_terminated", "instance_stopped"):
+        node = one.get("Node") or one.get("node")
+        name = node.get("name") if isinstance(node, dict) else node
+        _gone(found, str(name or "")[:120], words["messageKind"], "", at)
     elif "StateReason" in one or "StateTransitionReason" in words or "Status" in one:
         code = one.get("StateReason") or one.get("Status")
         said = json.dumps(code)[:400] + words.get("StateTransitionReason", "")

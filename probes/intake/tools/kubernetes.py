@@ -23,6 +23,8 @@ from probes.intake.tools._text import refuse
 
 _EVENTS = re.compile(r"^(?:NAMESPACE {1,60})?LAST SEEN {1,40}(?:FIRST SEEN|COUNT|TYPE) ", re.M)
 _PODS = re.compile(r"^(?:NAMESPACE {1,90})?NAME {1,90}READY {1,20}STATUS {1,30}RESTARTS {1,30}AGE\b[^\n]{0,200}", re.M)
+# kubectl get pods -o custom-columns=..., whose heads people choose
+_CUSTOM = re.compile(r"^(?:NAME|POD)(?: {1,90}[A-Z_]{2,20}){0,6} {1,90}NODE\b[^\n]{0,200}$", re.M)
 _NODES = re.compile(r"^NAME {1,90}STATUS {1,60}ROLES {1,60}AGE {1,20}VERSION", re.M)
 _DESCRIBED = re.compile(
     r"^Events:\s{0,200}\n\s{0,8}Type\s{1,20}Reason\s{1,40}Age|^Conditions:\s{0,40}\n\s{0,8}Type\s{1,40}Status\s"
@@ -62,6 +64,8 @@ def _fits(head: str, name: str) -> bool:
         return True
     if (pods := _PODS.search(head[:8192])) is not None:
         return "NODE" in pods[0].split() or "OOMKilled" in head or "Evicted" in head
+    if _CUSTOM.search(head[:8192]) and ("OOMKilled" in head or "Evicted" in head):
+        return True
     lines = [line for line in lines_of(head[:8192], 600) if line.strip()][:40]
     alone = sum(bool(_ROW_ALONE.match(line.strip())) for line in lines)
     return alone > 0 and alone * 2 > len(lines)
@@ -97,7 +101,7 @@ class _Described:
 def _tables(found: Gathered, text: str) -> None:
     of, columns = _Described(), dict[str, int]()
     for line in lines_of(text[:4_194_304], 3000):
-        if line.startswith(("NAME", "LAST SEEN")):
+        if line.startswith(("NAME", "LAST SEEN")) or _CUSTOM.match(line):
             columns = {word: line.index(word) for word in line.split()}
         elif (row := _ROW.search(line)) is not None:
             _event(found, of, line, row)
@@ -105,7 +109,7 @@ def _tables(found: Gathered, text: str) -> None:
             _field(found, of, one)
         elif (one := _CONDITION.match(line)) is not None:
             condition(found, of.name if of.kind != "pod" else "", one[1], one[2], one[3])
-        elif "STATUS" in columns:
+        elif "STATUS" in columns or "NODE" in columns:
             _row(found, columns, line)
         of.gpus = of.gpus or bool(GPU.search(line))
     _close(found, of)
@@ -116,10 +120,11 @@ def _row(found: Gathered, columns: dict[str, int], line: str) -> None:
     words = re.sub(r"\(\S{1,12} ago\)", "", line).split()
     spaced = list(columns)[:1] == ["NAMESPACE"]
     heads = [word for word in columns if word not in ("NOMINATED", "READINESS", "GATES")]
-    if len(words) < 4 or not re.fullmatch(r"(?:[a-z]{3,12}/)?[a-z0-9][\w.-]{0,120}", words[0]):
+    if len(words) < 3 or not re.fullmatch(r"(?:[a-z]{3,12}/)?[a-z0-9][\w.-]{0,120}", words[0]):
         return
     cells = dict(zip(heads, words, strict=False))
-    name, status = cells.get("NAME", "").rpartition("/")[2], cells.get("STATUS", "")
+    name = (cells.get("NAME") or cells.get("POD") or "").rpartition("/")[2]
+    status = cells.get("STATUS") or cells.get("REASON") or ""
     if "ROLES" in columns:
         found.rows += 1
         if status.startswith("NotReady"):

@@ -31,6 +31,7 @@ _CSV = re.compile(
     re.M,
 )
 _ZONED = re.compile(r"\b(?:UTC|GMT)\b|\dZ$|[+-]\d\d:?\d\d$|^1\d{9}(?:\.\d{1,9})?$")
+_SYSTEM = re.compile(r"^System time\s{1,8}: (\d{1,12}\.\d{1,12}) seconds (slow|fast) of NTP time", re.M)
 _HEAD = re.compile(r"^Reference ID\s{1,8}: ", re.M)
 _SERVER = re.compile(
     r"^server \S{1,80}, stratum \d{1,2}, offset ([+-]?\d{1,12}\.\d{1,9}), delay"
@@ -52,7 +53,7 @@ def _fits(head: str, name: str) -> bool:
         return True
     if _HEAD.search(text[:2000]) or "MS Name/IP address" in text[:2000] or _TIMESYNC.search(text[:2000]):
         return True
-    if _SERVER.search(text[:2000]):
+    if _SERVER.search(text[:2000]) or _SYSTEM.match(text.lstrip()):
         return True
     if re.match(r"\s{0,8}remote\s{1,20}refid\s{1,12}st t when poll reach", text) or text.startswith(
         "associd=0 status="
@@ -84,6 +85,8 @@ def _told(text: str) -> Clock:
     if (synced := _TIMESYNC.search(body)) is not None:
         behind = sum(float(number) * _SPANS[unit] for number, unit in _SPAN.findall(synced[2]))
         return Clock(None, None, None, "timesyncd", None, behind if synced[1] == "-" else -behind)
+    if (system := _SYSTEM.match(body)) is not None:  # `chronyc tracking | grep "System time"`
+        return Clock(None, None, None, "chrony", None, float(system[1]) * (-1 if system[2] == "slow" else 1))
     if (asked := _SERVER.search(body)) is not None:
         return Clock(None, None, None, "ntpdate", None, -float(next(part for part in asked.groups() if part)))
     if body.startswith("associd=0"):
