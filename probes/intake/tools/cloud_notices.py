@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -65,9 +66,9 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             said, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             return
-        todo, seen = [said], 0
+        todo, seen = deque([said]), 0
         while todo and seen < 200_000:
-            one, seen = todo.pop(0), seen + 1
+            one, seen = todo.popleft(), seen + 1
             if isinstance(one, list):
                 todo += one[:20_000]
             elif isinstance(one, dict):
