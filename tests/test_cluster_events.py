@@ -80,7 +80,7 @@ TWO = [
     [
         {"describe.txt": KILLED},
         {
-            "custom.txt": "POD           NODE      REASON\nseg-worker-0  metal-a7  Error\nseg-worker-1  metal-b2  OOMKilled\n"
+            "custom.txt": "POD NODE REASON\nseg-worker-0 metal-a7 Error\nseg-worker-1 metal-b2 OOMKilled\n"
         },
         {"notes.txt": f"$ kubectl -n vision describe pod seg-worker-1\n{KILLED}"},
         {"pods.txt": PODS.format("OOMKilled")},
