@@ -31,6 +31,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("NCCL", r"^ii {1,4}libnccl2 {1,40}" + _V),
         ("NCCL", r"^libnccl-" + _V),
         ("NCCL", r"^(?:\[pip3\] )?nvidia-nccl-cu\d{2}(?:==|\s{1,40})" + _V),
+        ("NCCL", r"libnccl\.so\.2 -> \S{0,100}libnccl\.so\." + _V),
         ("torch", r"^(?:\[pip3\] )?torch(?:==|\s{1,60})" + _V),
         ("torch", r"^PyTorch version: " + _V),
         ("NCCL", r"^nccl\s{1,60}" + _V),  # conda list
@@ -65,7 +66,14 @@ def _rows(text: str) -> str:
     return "\n".join(f"{name}=={version}" for name, version in _PIP.findall(text.replace("\n", " ")))
 
 
+_TUPLE = re.compile(r"\((\d{1,2}), (\d{1,3}), (\d{1,3})\)\s{0,8}")  # torch.cuda.nccl.version()
+
+
 def _fits(head: str, name: str) -> bool:
+    if _TUPLE.fullmatch(head):
+        return "nccl" in name
+    if "libnccl.so.2 -> " in head:
+        return True
     if _SURE.search(head[:8192]):
         return any(pattern.search(head) for _, pattern in _PATTERNS)
     if head.lstrip()[:1] == "[":
@@ -85,6 +93,8 @@ def read(text: str) -> Versions:
         return Versions({"driver": alone[0]})
     if text.lstrip()[:1] == "[":
         text = _rows(text[:4_194_304])
+    if bare := _TUPLE.fullmatch(text):
+        return Versions({"NCCL": ".".join(bare.groups())})
     for component, pattern in _PATTERNS:
         if component not in found and (hit := pattern.search(text[:4_194_304])):
             found[component] = clean(hit[1])[:60]
