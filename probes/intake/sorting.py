@@ -6,7 +6,6 @@ Errors   NoSuchPath; what a parser refuses is an Unread
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import threading
@@ -29,7 +28,7 @@ from probes.intake.files import Given, walk
 from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
-from probes.intake.logs import WEAK, LogFile, log_file, unrotated, whole_text
+from probes.intake.logs import below_a_tool, log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, environment, launch, packet_log, process_table, tools_of
@@ -241,14 +240,8 @@ class _Sorter:
             if not first.log:
                 raise refused
             self._log(item, Known("perhaps a log", text))
-        elif first.log and (log := log_file(item, text)) is not None:
-            self._beside(log)
-
-    def _beside(self, log: LogFile) -> None:
-        """Lines of a job that stand below a tool's output. What the tool tells itself is not told twice."""
-        events = tuple(event for event in log.log.events if event.kind != "scheduler_kill")
-        if any(event.kind not in WEAK for event in events):
-            self.brought.logs.append(dataclasses.replace(log, log=dataclasses.replace(log.log, events=events)))
+        elif first.log and (log := below_a_tool(item, text)) is not None:
+            self.brought.logs.append(log)
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
         judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
