@@ -257,10 +257,8 @@ class _Sorter:
         """All of a log that tells, and a word on lines without end."""
         found = whole_text(item, text)
         if item.cut_lines:
-            self._unread(
-                item,
-                f"lines of more than {LONG_LINE >> 10} KiB were cut off, {item.cut_lines} of them; the rest was read",
-            )
+            cut = f"lines of more than {LONG_LINE >> 10} KiB were cut off, {item.cut_lines} of them"
+            self._unread(item, f"{cut}; the rest was read")
         return found
 
     def _log(self, item: Item, known: Known) -> None:
