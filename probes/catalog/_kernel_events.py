@@ -61,9 +61,11 @@ class GpuProblem(Event):
 
 @dataclass(frozen=True, slots=True)
 class Notice(Event):
-    """The node is about to stop, or has begun: reboot, shutdown, preemption, maintenance, boot."""
+    """The node is about to stop, or has begun: reboot, shutdown, preemption, maintenance, boot; or "clock", which was
+    wrong by `seconds`."""
 
     what: str
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ _NOTICE: dict[str, tuple[str, Severity, str]] = {
     "preemption": ("kernel.preempted", "bad", "the cloud announced that it takes this node away"),
     "maintenance": ("kernel.maintenance", "warn", "maintenance of the host was announced"),
     "boot": ("kernel.boot", "info", "the kernel started"),
+    "clock": ("kernel.clock_wrong", "info", "the time service found the clock wrong"),
 }
 
 

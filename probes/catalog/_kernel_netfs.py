@@ -27,6 +27,8 @@ _SILENT = {
     "CIFS": ("has not responded in", "not responding"),
     "BeeGFS": ("Connect failed", "Retrying communication", "Communication error", "not reachable", "timed out"),
 }  # fmt: skip
+_GPFS_NAME = re.compile(r"ile system ([\w.-]{1,40})")
+_GPFS = ("lost", "unmount", "isk lease", "xpelled", "not responding", "SGPanic")
 _BACK = {
     "Lustre": ("Connection restored to", "Connection to .* restored"),
     "Ceph": (" up", "caps renewed", "recovery completed", "session established", " came back"),
@@ -54,8 +56,8 @@ class NetfsLines:
             return self._other(line, "CIFS", _name(_CIFS, text))
         if _BEEGFS.search(text[:40]):
             return self._other(line, "BeeGFS", _name(_BEEGFS_NODE, text) or "a server")
-        if "mmfs" in text[:60] and ("[E]" in text or "[X]" in text) and ("lost" in text or "unmount" in text):
-            return self._silent(line, "GPFS", text.partition("[")[2].partition("] ")[2][:60])
+        if "mmfs" in text[:60] and ("[E]" in text or "[X]" in text) and any(word in text for word in _GPFS):
+            return self._silent(line, "GPFS", _name(_GPFS_NAME, text) or "GPFS")
         return False
 
     def _nfs(self, line: Line) -> bool:

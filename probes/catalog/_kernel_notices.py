@@ -45,6 +45,9 @@ _MAINTENANCE = re.compile(
 _AGENTS = re.compile(
     r"(?:cloud|spot|itn|termination|preempt|maintenance|google|waagent|ec2|aws|metadata|node-?problem)", re.I
 )
+_CLOCK = re.compile(
+    r"(?:System clock wrong by|time reset) ([+-]?\d{1,12}(?:\.\d{1,9})?)"
+)  # chrony's reference.c, ntp_loopfilter.c
 _IOMMU = re.compile(
     r"(?:DMAR|AMD-Vi|arm-smmu)[^\n]{0,120}?"
     r"(?:Request device \[?|device=)([0-9a-f]{0,4}:?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
@@ -75,7 +78,9 @@ class NoticeLines:
         if any(word in text for word in ("DMAR", "AMD-Vi", "arm-smmu")) and self._iommu(text, line):
             return True
         what = self._what(line)
-        if what:
+        if what == "clock" and (wrong := _CLOCK.search(line.said[:200])):
+            self.tally.count(Notice, (what, wrong[1]), line, what=what, seconds=float(wrong[1]))
+        elif what:
             self.tally.count(Notice, (what,), line, what=what)
         return bool(what)
 
@@ -96,6 +101,8 @@ class NoticeLines:
             if not line.text.startswith(("reboot: ", "sysrq: ")):
                 return ""
             return next((what for words, what in _KERNEL if any(word in line.text for word in words)), "")
+        if line.program.startswith(("chronyd", "ntpd")) and _CLOCK.search(line.said[:200]):
+            return "clock"
         if line.program.startswith("systemd") or line.program in ("shutdown", "init"):
             return next((what for words, what in _OTHERS if any(word in line.said for word in words)), "")
         if _AGENTS.search(line.program):

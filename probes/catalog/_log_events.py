@@ -92,6 +92,8 @@ KINDS: dict[str, str] = {
     "ranks_restarted": "was started again by its launcher",
     "checkpoint": "wrote of a checkpoint",
     "compiling": "wrote that it compiles",
+    "launched": "was started by its launcher",
+    "clock_wrong": "told how far a clock is off",
     "progress": "told of its progress",
     "step_times": "told how long the parts of its steps take",
     "slow_rank": "is slower than the others, says a straggler detector",

@@ -13,6 +13,7 @@ import dataclasses
 import re
 import signal as signals
 
+from probes.catalog import _log_schedulers
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_shapes import shape
 
@@ -86,6 +87,11 @@ SHAPES = (
         "Invalid job credential",
         r"(?:on node (?P<peer>\S{1,120}): )?(?P<name>Invalid job credential)",
     ),
+    shape(
+        "credential",
+        "Protocol authentication error",
+        r"failed on node (?P<peer>\S{1,120}): (?P<name>Protocol authentication error)",
+    ),
     shape("credential", "lock skew too great", name="Clock skew too great"),
     shape("credential", "icket not yet valid", name="Ticket not yet valid"),
     shape("credential", "ertificate is not yet valid", name="certificate is not yet valid"),
@@ -122,6 +128,10 @@ SHAPES = (
         r"process rank (?P<about>\d{1,7}) with PID \d{1,9} on node (?P<peer>\S{1,120}) exited on signal "
         r"(?P<signal>\d{1,2})",
     ),
+    # torch.distributed.run and torch/distributed/launcher/api.py, before any rank writes
+    shape("launched", "Setting OMP_NUM_THREADS environment variable"),
+    shape("launched", "Starting elastic_operator"),
+    *_log_schedulers.SHAPES,
 )
 
 

@@ -81,7 +81,7 @@ class Line:
     writer: str = ""  # what a launcher wrote in front: tells the ranks of one file apart, also where no rank is known
 
 
-_RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})\]:? ?")
+_RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})(?:[ @|]([A-Za-z][\w.-]{0,80}))?\]:? ?")
 _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
 _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
@@ -173,7 +173,7 @@ def one_line(text: str, zone: Zone, labels: Labels | None = None) -> Line:
 def _writer(line: Line, zone: Zone) -> None:
     text = line.text
     if found := _RANK.match(text):
-        line.rank = int(found[1])
+        line.rank, line.host = int(found[1]), found[2] or line.host
     elif found := _ROLE.match(text):  # the launcher's own prefix: a local rank, that only its node can translate
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
     elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)):

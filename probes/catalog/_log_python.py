@@ -27,6 +27,11 @@ _CUDA = (
     ),
     shape("cuda_error", " error: ", r"(?:CUDA|HIP) (?:driver )?error: (?P<name>[\w (),'/:-]{3,160})"),
     shape("cuda_error", "cudaGetDeviceCount", r"Error (?P<code>\d{1,4}): (?P<name>[\w ,'-]{3,100})"),
+    shape(
+        "cuda_error",
+        "requirement error",
+        r"nvidia-container-cli: requirement error: (?P<name>unsatisfied condition: [\w<>=., ]{3,80})",
+    ),
     shape("cuda_error", "GPU is lost", r"(?P<name>GPU is lost)"),
     shape("cuda_error", "_STATUS_", r"(?P<name>(?:CUBLAS|CUDNN|CUSPARSE|CUFFT)_STATUS_\w{3,40})"),
 )

@@ -6,6 +6,7 @@ from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_findings import EARLIER, same_host
 from probes.catalog._log_given import GIVEN
 from probes.catalog._log_runs import ends, run_of
+from probes.diagnosis.cluster import happenings
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.job import Job
 from probes.diagnosis.times import ZONES_S, apart, local
@@ -30,6 +31,13 @@ def add_logs(job: Job, evidence: Evidence) -> None:
             if log.how != GIVEN:
                 _log(job, one, log)
     _given_logs(job, evidence)
+    if evidence.all_of("cluster.events"):
+        others = {seen.node for seen in evidence.readings if seen.probe != "cluster.events"}
+        hosts = {str(event.more["host"]) for event, _, _ in job.events if "host" in event.more}
+        job.events += happenings(
+            evidence, others | hosts | {view.node for view in job.ranks.values()}, job.name[1] if job.name else None
+        )
+        _where_pods_run(job, evidence, others)
     _apart(job)
     for event, log, _ in job.events:  # NCCL's lines begin with the node's name
         host = event.more.get("host")
@@ -45,6 +53,14 @@ def add_logs(job: Job, evidence: Evidence) -> None:
             # In a log that all nodes see the name may be a container's: then only one that a node has counts.
             unknown = "" if log.how == GIVEN else event.peer
             view.node = view.node or next((node for node in evidence.nodes if same_host(node, event.peer)), unknown)
+
+
+def _where_pods_run(job: Job, evidence: Evidence, others: set[str]) -> None:
+    """Ranks that are known by their pods are of the nodes on which these run, where those tell something themselves."""
+    nodes = {pod.name: pod.node for seen in evidence.of("cluster.events") for pod in seen.facts.pods if pod.node}
+    for view in job.ranks.values():
+        node = next((one for one in others if one and same_host(one, nodes.get(view.node, ""))), "")
+        view.node = node or view.node
 
 
 def _writers(log: RankLog) -> set[int]:

@@ -19,7 +19,7 @@ from probes.diagnosis.core import Evidence
 
 Old = Literal["yes", "perhaps", ""]
 # What a rank writes while it starts or goes on: of whatever happened well before, the job did not stop.
-GOES_ON = ("nccl_init_start", "nccl_init_done", "nccl_version", "nccl_topology", "nccl_net", "progress")
+GOES_ON = ("nccl_init_start", "nccl_init_done", "nccl_version", "nccl_topology", "nccl_net", "progress", "launched")
 MARGIN_S = 60.0  # judgement: logs of one moment are this close
 LONG_S = 6 * 3600.0  # judgement: what happened so long before the last sign of the job did not stop it
 STEP_S = 120.0  # judgement: a step that is under way may still end after a fault

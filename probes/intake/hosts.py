@@ -22,6 +22,7 @@ _NOT_NODE = re.compile(
     r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
     r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
     r"|free|df|mounts?|chrony\w{0,2}|ntpq|timedatectl|sminfo|show|gids|statistics?|full|[qtskS]|t\d|hw|os|sos|sosreport"
+    r"|slurmd|slurmctld|slurmstepd|munged?|unmunge|kubelet|raylet|gcs_server|chronyd|ntpd|mmfs|mmdiag|weka|beegfs|lustre"
     r"|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool

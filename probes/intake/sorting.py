@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from probes import catalog
+from probes.catalog._cluster_facts import Cluster
 from probes.catalog._flight_recorder_apart import Apart
 from probes.catalog._flight_recorder_decode import Refused
 from probes.catalog._process_extract import Extract, extracts_of, ps_rows, variables_in
@@ -28,7 +29,7 @@ from probes.intake.files import Given, walk
 from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
-from probes.intake.logs import log_file, unrotated, whole_text
+from probes.intake.logs import below_a_tool, log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, beside, environment, launch, native_stacks, packet_log, process_table, tools_of
@@ -240,22 +241,28 @@ class _Sorter:
             except ParseError as error:
                 refused = refused or error
         if refused is not None and not read:
-            raise refused
+            if not first.log:
+                raise refused
+            self._log(item, Known("perhaps a log", text))
+        elif first.log and (log := below_a_tool(item, text)) is not None:
+            self.brought.logs.append(log)
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
-        facts = tool.named(tool.read(text), str(item.inside))
         judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
-        reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
-        self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, tool.host(text)))
+        found = tool.by_node(text) if tool.by_node is not None else {tool.host(text): tool.read(text)}
+        for host, told in found.items():
+            facts = tool.named(told, str(item.inside))
+            reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, host))
+            if isinstance(facts, Cluster):
+                self.brought.named |= {pod.node for pod in facts.pods} - {""}
 
     def _whole(self, item: Item, text: str) -> str:
         """All of a log that tells, and a word on lines without end."""
         found = whole_text(item, text)
         if item.cut_lines:
-            self._unread(
-                item,
-                f"lines of more than {LONG_LINE >> 10} KiB were cut off, {item.cut_lines} of them; the rest was read",
-            )
+            cut = f"lines of more than {LONG_LINE >> 10} KiB were cut off, {item.cut_lines} of them"
+            self._unread(item, f"{cut}; the rest was read")
         return found
 
     def _log(self, item: Item, known: Known) -> None:

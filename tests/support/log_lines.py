@@ -267,6 +267,129 @@ LINES_OF_LAUNCHERS: Told = [
     ("Normal   Preempted  1m  default-scheduler  Preempted by team-b/big-0 on node n7", "scheduler_kill", {}),
     ("TaintManagerEviction: marking for deletion Pod team-a/train-0", "scheduler_kill", {}),
     ("Received spot instance interruption, 2 minutes left", "scheduler_kill", {}),
+    # Ray's memory monitor; nobody was killed where it counts none
+    (
+        "(raylet, ip=10.8.0.3) [2026-06-01 10:00:05,218 E 38 38] (raylet) node_manager.cc:3064: 2 Workers (tasks / "
+        "actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 7f1b, "
+        "IP: 10.8.0.3) over the last time period.",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "10.8.0.3"},
+    ),
+    (
+        "Memory on the node (IP: 10.8.0.3, ID: e5d9) where the task (task ID: 43, name=fit, pid=43362, memory "
+        "used=1GB) was running was 27.71GB / 28.80GB (0.962273), which exceeds the memory usage threshold of 0.95.",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "10.8.0.3"},
+    ),
+    ("exit_type: NODE_OUT_OF_MEMORY, pid 41010", "scheduler_kill", {"name": "OOMKilled"}),
+    # LSF and PBS
+    ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "scheduler_kill", {"name": "OOMKilled"}),
+    ("Completed <exit>; TERM_SWAP: job killed", "scheduler_kill", {"name": "OOMKilled"}),
+    *(
+        (f"Completed <exit>; {word}: job killed", "scheduler_kill", {"name": name})
+        for word, name in (
+            ("TERM_RUNLIMIT", "TIME LIMIT"),
+            ("TERM_DEADLINE", "TIME LIMIT"),
+            ("TERM_WINDOW", "TIME LIMIT"),
+            ("TERM_CPULIMIT", "TIME LIMIT"),
+            ("TERM_PREEMPT", "PREEMPTED"),
+            ("TERM_OWNER", "CANCELLED"),
+            ("TERM_ADMIN", "CANCELLED"),
+            ("TERM_FORCE_OWNER", "CANCELLED"),
+            ("TERM_FORCE_ADMIN", "CANCELLED"),
+            ("TERM_BUCKET_KILL", "CANCELLED"),
+            ("TERM_REQUEUE_OWNER", "JOB REQUEUE"),
+            ("TERM_RC", "taken away"),
+        )
+    ),
+    ("=>> PBS: job killed: mem 1048576kb exceeded limit 838860kb", "scheduler_kill", {"name": "OOMKilled"}),
+    ("=>> PBS: job killed: walltime 86432 exceeded limit 86400", "scheduler_kill", {"name": "TIME LIMIT"}),
+    (
+        "=>> PBS: job killed: node 3 (gn012) requested job terminate, 'EOF' (code 1099) - received SISTER_EOF",
+        "scheduler_kill",
+        {"name": "taken away", "peer": "gn012"},
+    ),
+    # time services, and a rendezvous that compares clocks
+    (
+        "Jun 01 09:58:05 n1 chronyd[700]: System clock wrong by -903.881204 seconds",
+        "clock_wrong",
+        {"peer": "n1", "more.seconds": "-903.881204"},
+    ),
+    ("Jun  1 09:58:05 n1 ntpd[70]: time reset +61.402 s", "clock_wrong", {"peer": "n1", "more.seconds": "+61.402"}),
+    ("prober found high clock drift clock-drift=15m3s rtt=1ms", "clock_wrong", {"more.span": "15m3s"}),
+    (
+        "the clock difference against peer 8e9e05c52164694d is too high [15m3.1s > 1s]",
+        "clock_wrong",
+        {"more.span": "15m3.1s"},
+    ),
+    (
+        "As part of the sync operation the node(s) 'gpu-b_4102_0' have been removed from the rendezvous 'ft' since "
+        "they had no heartbeat.",
+        "rendezvous",
+        {"name": "no heartbeat", "peer": "gpu-b"},
+    ),
+    (
+        "srun: error: Task launch for StepId=8.0 failed on node gpu-b: Protocol authentication error",
+        "credential",
+        {"peer": "gpu-b"},
+    ),
+    # the launcher, before any rank
+    (
+        "[2025-03-03 09:14:20,118] torch.distributed.run: [WARNING] Setting OMP_NUM_THREADS environment variable for "
+        "each process to be 1 in default",
+        "launched",
+        {"stamp": "2025-03-03 09:14:20"},
+    ),
+    (
+        "I0303 09:14:21.5 99 torch/distributed/launcher/api.py:188] Starting elastic_operator with configs",
+        "launched",
+        {},
+    ),
+    (
+        'Jun 01 10:00:05 n1 kubelet[8]: I0601 10:00:05.1 8 eviction_manager.go:374] "Eviction manager: must evict '
+        'pod(s) to reclaim" resourceName="ephemeral-storage"',
+        "scheduler_kill",
+        {"name": "Evicted", "peer": "n1", "more.short_of": "ephemeral-storage"},
+    ),
+    (
+        'Jun 01 10:00:05 n1 kubelet[8]: I0601 10:00:05.1 8 eviction_manager.go:366] "Eviction manager: attempting to '
+        'reclaim" resourceName="inodes"',
+        "scheduler_kill",
+        {"name": "DiskPressure", "peer": "n1", "more.short_of": "inodes"},
+    ),
+    # containers, and a cloud's agent
+    (
+        "2026-06-01T10:00:05.123Z container oom 4b1f0c2d3e4f5a6b (image=train:7, name=trainer)",
+        "scheduler_kill",
+        {"name": "OOMKilled"},
+    ),
+    ("OutOfMemoryError: Container killed due to memory usage", "scheduler_kill", {"name": "OOMKilled"}),
+    (
+        "Sending interruption event Kind:SPOT_ITN, EventID:spot-itn-1 NodeName:ip-10-0-0-4.ec2.internal",
+        "scheduler_kill",
+        {"name": "taken away", "peer": "ip-10-0-0-4.ec2.internal"},
+    ),
+    (
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver",
+        "cuda_error",
+        {"name": "unsatisfied condition: cuda>=12.4, please update your driver"},
+    ),
+    # guards of memory on a node
+    (
+        "Jun 01 10:00:05 n1 systemd[1]: slurmstepd.scope: A process of this unit has been killed by the OOM killer.",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "n1"},
+    ),
+    (
+        "Jun 01 10:00:05 n1 systemd-oomd[81]: Killed /kubepods.slice/x due to memory pressure for /kubepods",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "n1"},
+    ),
+    (
+        'Jun 01 10:00:05 n1 earlyoom[82]: sending SIGTERM to process 4242 uid 1000 "python3": oom_score 1200',
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "n1"},
+    ),
     ("Pod was terminated in response to imminent node shutdown.", "scheduler_kill", {"name": "imminent node shutdown"}),
     (
         "W1129 14:11:45.2 99 torch/distributed/elastic/agent/server/api.py:723] Received 15 death signal, shutting "

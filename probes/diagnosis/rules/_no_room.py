@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis
@@ -18,13 +18,20 @@ def of_shared_memory(text: str) -> bool:
 
 
 def told(
-    evidence: Evidence, says: Callable[[LogEvent], bool], cause: str, what: str, signal: str
+    evidence: Evidence,
+    says: Callable[[LogEvent], bool],
+    cause: str,
+    what: str,
+    signal: str,
+    full_nodes: Collection[str] = (),
 ) -> Iterator[Hypothesis]:
     """The node whose rank was told first leads; the later ones may be its consequence."""
     said = [one for one in evidence.job.events if not one[0].secondary and says(one[0])]
+    # A rank whose node nothing tells wrote where there is no room: where that is just one node, it is that.
+    full = next(iter(nodes)) if len(nodes := set(full_nodes)) == 1 else ""
     by_node: dict[str, list[Said]] = {}
     for one in sorted(said, key=lambda one: when(evidence, one) or float("inf")):
-        by_node.setdefault(node_of(evidence, one), []).append(one)
+        by_node.setdefault(node_of(evidence, one) or full, []).append(one)
     for number, (node, here) in enumerate(by_node.items()):
         ranks = frozenset(
             rank for event, _, _ in here for rank in ({event.rank} if event.rank is not None else event.about)

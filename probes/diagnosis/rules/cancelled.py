@@ -31,7 +31,7 @@ AGENT = {"SIGINT": "somebody interrupted it", "SIGHUP": "its terminal was closed
 STUCK = ("watchdog_timeout", "heartbeat", "gloo_timeout", "ib_completion", "ib_async", "collective_mismatch",
     "barrier_missed", "desync", "store_timeout", "setup_missed", "blocking_wait", "bootstrap",
     "ib_route", "ib_resource", "duplicate_gpu", "nccl_version_mismatch", "credential")  # fmt: skip
-SHORT_OF = ("memory", "ephemeral-storage")
+SHORT_OF = ("memory", "ephemeral-storage", "inodes", "shm")
 STANDS_S = 900.0  # judgement: a job that wrote of its progress has stood when it was silent for this long
 
 
@@ -74,7 +74,8 @@ def _ended(evidence: Evidence) -> tuple[Said, str, str] | None:
     for words, what, signal in SAID:
         for one in said:
             named = any(word in one[0].name or word in one[0].text for word in words)
-            if named and one[0].more.get("short_of") not in SHORT_OF and "NODE FAILURE" not in one[0].name:
+            lost = "NODE FAILURE" in one[0].name or one[0].name == "taken away"
+            if named and one[0].more.get("short_of") not in SHORT_OF and not lost:
                 return one, what, signal
     for one in evidence.job.said("agent_signal"):
         what = AGENT.get(one[0].name, f"its launcher was told to end ({one[0].name})")

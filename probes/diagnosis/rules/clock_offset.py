@@ -3,18 +3,22 @@ mislead readers of logs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
 from statistics import median
 
 from probes.catalog.host_clock import ELASTIC_S
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called
+from probes.diagnosis.times import times_of
 
 TICKETS = ("munge", "Munge", "clock skew", "Clock skew", "Rewound credential", "Expired credential", "not yet valid")
 # Refused because of the time alone: other credentials are refused for other reasons as well.
 BY_TIME = ("Rewound credential", "Clock skew too great", "Ticket not yet valid")
-DROPPED = ("keep-alive", "dead")  # names of the rendezvous' lines of a member that is lost
+DROPPED = ("keep-alive", "dead", "no heartbeat")  # names of the rendezvous' lines of a member that is lost
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(h|ms|m|s)")
 TIGHT_S = 2.0  # judgement: one loop over nodes prints their times within it
 TOGETHER_S = 60.0  # judgement: pdsh and clush ask many nodes within seconds, one that is slow later
 
@@ -28,7 +32,10 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     found = next(iter([*by_time, *tickets, *said]), None)
     hit = frozenset(event.rank for event, _, _ in (*tickets, *said) if event.rank is not None)
     named: set[str] = set()
+    refused = _refusing(evidence, tickets)
     for seen, says, far in _off(evidence):
+        if not seen.node and len(refused) == 1:  # one file tells how far, and another whose
+            seen = dataclasses.replace(seen, node=next(iter(refused)))
         because = [Reason(says, seen.ref)]
         named.add(seen.node)
         if far and found is not None:
@@ -64,6 +71,10 @@ def _off(evidence: Evidence) -> Iterator[tuple[Seen, str, bool]]:
     for seen, finding in evidence.findings("host.clock_offset"):
         told.add(seen.node)
         yield seen, finding.says, finding.severity == "bad"
+    for node, seen, says in _services(evidence):
+        if node not in told:
+            told.add(node)
+            yield dataclasses.replace(seen, node=node), says, True
     for some, unkept_only in _asked_together(evidence):
         usual = median(seen.facts.told_at for seen in some)
         far = [seen for seen in some if abs(seen.facts.told_at - usual) > TIGHT_S]
@@ -77,6 +88,32 @@ def _off(evidence: Evidence) -> Iterator[tuple[Seen, str, bool]]:
                 where = "ahead of" if apart > 0 else "behind"
                 says = f"its clock is {abs(apart):.0f} s {where} the other nodes', which were asked with it"
                 yield seen, f"{says}: elastic rendezvous fails beyond {ELASTIC_S:g} s", True
+
+
+def _services(evidence: Evidence) -> Iterator[tuple[str, Seen, str]]:
+    """(node, reading, what it says): time services that wrote how wrong the clock was, since the job began."""
+    times = times_of(evidence)
+    for event, log, seen in evidence.job.said("clock_wrong"):
+        seconds = _seconds(event.more)
+        if abs(seconds) > ELASTIC_S and not times.over(seen.node, event.last_at, event.stamp):
+            host = address(event.peer)
+            says = quoted(event, log, seen, f"its clock was {abs(seconds):.0f} s wrong, says its time service").says
+            yield node_called(evidence, host) or host or seen.node, seen, says
+    for seen in evidence.of("host.kernel_log"):
+        for notice in seen.facts.notices:
+            if abs(notice.seconds) > ELASTIC_S and not times.over(seen.node, notice.last_at, notice.last):
+                says = f"its clock was {abs(notice.seconds):.0f} s wrong at {notice.last}, says its time service"
+                yield seen.node, seen, says
+
+
+def _seconds(more: Mapping[str, str | int]) -> float:
+    """`-903.881`, `15m3.5s`."""
+    if (span := str(more.get("span", ""))) != "":
+        return sum(float(number) * {"h": 3600.0, "m": 60.0}.get(unit, 1.0) for number, unit in _SPAN.findall(span))
+    try:
+        return float(more.get("seconds", 0))
+    except ValueError:
+        return 0.0
 
 
 def _asked_together(evidence: Evidence) -> Iterator[tuple[list[Seen], set[str]]]:
@@ -120,12 +157,17 @@ def _dropped(evidence: Evidence, said: list[Said], named: set[str]) -> Iterator[
             )
 
 
+def _refusing(evidence: Evidence, tickets: list[Said]) -> set[str]:
+    """Nodes that a scheduler names as those that refused."""
+    return {node_called(evidence, host) or host for event, _, _ in tickets if (host := address(event.peer))}
+
+
 def _refused(evidence: Evidence, tickets: list[Said], by_time: bool) -> Hypothesis:
     """Credentials were refused, and nobody looked at the clocks, or only at whether they are kept."""
     unkept = {seen.node: seen for seen, _ in evidence.findings("host.clock_unsynchronised")}
     node = next(iter(unkept)) if len(unkept) == 1 else ""
     # A scheduler's words name the node that refused: one of several has the clock that is off.
-    refused = {node_called(evidence, host) or host for event, _, _ in tickets if (host := address(event.peer))}
+    refused = _refusing(evidence, tickets)
     node = node or (refused.pop() if len(refused) == 1 else "")
     because = [quoted(*tickets[0])]
     signals = ["ticket_refused_by_time" if by_time else "ticket_refused"]

@@ -17,6 +17,7 @@ SIGNALS = {
     "kernel.fs_readonly": "fs_readonly",
     "kernel.no_space": "no_space_in_system_log",
 }
+NONE_LEFT = 99.0  # percent; judgement: df rounds up, and what is left may be too small for what is written
 IN_LOG = ("No space left on device", "Errno 28", "Disk quota exceeded", "Errno 122", "Read-only file system",
     "Errno 30", "not enough disk space")  # fmt: skip
 
@@ -34,7 +35,31 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             (SIGNALS[finding.code],),
             would_change=("room on it at a second look",),
         )
-    yield from told(evidence, _says, CAUSE, "a file system has no room", "disk_full_told")
+    yield from _quotas(evidence)
+    yield from told(evidence, _says, CAUSE, "a file system has no room", "disk_full_told", _without_room(evidence))
+
+
+def _quotas(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A quota is of a person and a file system, of no node. Who was told of it tells more."""
+    for seen, finding in evidence.findings("host.quota_reached"):
+        yield Hypothesis(
+            CAUSE,
+            {},
+            f"Nothing more can be written: {finding.says}",
+            (Reason(finding.says, seen.ref),),
+            ("quota_reached",),
+            would_change=("a write to it, by the job's user, that works",),
+        )
+
+
+def _without_room(evidence: Evidence) -> set[str]:
+    """Nodes with a file system of their own that has no room at all."""
+    found = set()
+    for seen in evidence.of("host.storage"):
+        used = (max(disk.used_percent or 0.0, disk.inodes_used_percent or 0.0) for disk in seen.facts.disks)
+        if seen.node and max(used, default=0.0) >= NONE_LEFT:
+            found.add(seen.node)
+    return found
 
 
 def _says(event: LogEvent) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.gpus import gpus_of
 from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, node_of
 
 CAUSE = "host.library_mismatch"
 TOO_OLD = (
@@ -16,6 +18,16 @@ TOO_OLD = (
     "forward compatibility was attempted",
     "CUDA driver version",
     "PTX was compiled",
+    "unsatisfied condition: cuda",  # nvidia-container-cli: the image asks for a newer driver
+    "unsatisfied condition: driver",
+)
+# ld.so(8), and what torch checks when it begins
+NOT_LOADED = ("cannot open shared object file", "undefined symbol", "version `GLIBC", "cuDNN version incompatibility",
+    "symbol lookup error", "wrong ELF class", "was compiled with CUDA")  # fmt: skip
+# Libraries that a node has, or an image: a symbol that the program's own extension lacks is the program's fault.
+OF_THE_NODE = re.compile(
+    r"lib(?:nccl|cuda|cudart|cudnn|cublas|cufft|nvrtc|nvidia|torch|c10|stdc\+\+|ibverbs|mpi|rccl|amdhip|hsa)|GLIBC|cuDNN"
+    r"|symbol: (?:nccl|cu[A-Z]|cudnn|_ZN(?:K?2at|K?3c10|K?5torch))|was compiled with CUDA"
 )
 IN_STEP = ("NCCL", "torch", "CUDA", "CUDA runtime", "ROCm")  # what all ranks of a job must share
 
@@ -28,12 +40,35 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         yield _found(
             seen.node, finding.says, seen.ref, "driver_mismatch" if finding.severity == "bad" else "driver_waits"
         )
+    for seen, finding in evidence.findings("host.library_missing"):
+        yield _found(seen.node, finding.says, seen.ref, "library_not_found")
+    yield from _not_loaded(evidence)
     for event, log, seen in evidence.job.said("cuda_error", "traceback"):
         if any(words in event.text for words in TOO_OLD):
             node = evidence.job.view(event.rank).node if event.rank is not None else seen.node
             reason = quoted(event, log, seen)
             yield _found(node, reason.says, seen.ref, "driver_too_old", event.rank)
     yield from _against_peers(evidence)
+
+
+def _not_loaded(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Ranks that the loader refused a library, or whose libraries say that they do not fit together."""
+    by_node: dict[str, list[Said]] = {}
+    for one in evidence.job.said("traceback"):
+        text = one[0].text
+        if not one[0].secondary and any(words in text for words in NOT_LOADED) and OF_THE_NODE.search(text):
+            by_node.setdefault(node_of(evidence, one), []).append(one)
+    for node, said in by_node.items():
+        yield Hypothesis(
+            CAUSE,
+            {"node": node} if node else {},
+            f"Libraries do not fit on {node or 'a node'}: {said[0][0].text[:160]}",
+            tuple(quoted(*one) for one in said[:3]),
+            ("library_refused",),
+            would_change=("the same library and its version on a node where the program starts",),
+            ranks=frozenset(one[0].rank for one in said if one[0].rank is not None),
+            nodes=frozenset({node}),
+        )
 
 
 def _against_peers(evidence: Evidence) -> Iterator[Hypothesis]:

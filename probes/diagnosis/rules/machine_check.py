@@ -26,9 +26,22 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 signal = _signal(code, finding, event.text)
                 old = times.old(seen.node, event.last_at, event.last)
                 if signal and old != "yes":
-                    yield _found(seen, finding, (signal, "fault_before_job") if old else (signal,))
+                    rank = _by_bus_error(evidence, seen.node) if signal == "machine_check_uncorrected" else None
+                    yield _found(seen, finding, (signal, "fault_before_job") if old else (signal,), rank)
     for seen, finding in evidence.findings("host.hardware_error"):
-        yield _found(seen, finding, ("hardware_log_uncorrected",))
+        rank = _by_bus_error(evidence, seen.node)
+        signals = ("hardware_log_uncorrected",) if rank is None else ("hardware_log_uncorrected", "bus_error_there")
+        yield _found(seen, finding, signals, rank)
+
+
+def _by_bus_error(evidence: Evidence, node: str) -> int | None:
+    """The one rank of this node that a SIGBUS ended: the kernel sends it to who touches memory that failed."""
+    found: set[int] = set()
+    for event, _, _ in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
+        if event.code in (-7, 135):
+            found |= set(event.about) or ({event.rank} if event.rank is not None else set())
+    here = {rank for rank in found if node and evidence.job.view(rank).node == node}
+    return here.pop() if len(here) == 1 else None
 
 
 def _signal(code: str, finding: Finding, text: str) -> str:
@@ -39,8 +52,10 @@ def _signal(code: str, finding: Finding, text: str) -> str:
     return {"bad": "machine_check_uncorrected", "warn": "machine_check_many"}.get(finding.severity, "")
 
 
-def _found(seen: Seen, finding: Finding, signals: tuple[str, ...]) -> Hypothesis:
+def _found(seen: Seen, finding: Finding, signals: tuple[str, ...], rank: int | None = None) -> Hypothesis:
     subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}
+    if rank is not None:
+        subject["rank"] = rank
     sure = signals[0] in ("machine_check_uncorrected", "kernel_panic", "hardware_log_uncorrected") and len(signals) == 1
     return Hypothesis(
         CAUSE,
@@ -49,6 +64,7 @@ def _found(seen: Seen, finding: Finding, signals: tuple[str, ...]) -> Hypothesis
         (Reason(finding.says, seen.ref),),
         signals,
         would_change=("no uncorrected error after the job's start",),
+        ranks=frozenset({rank}) if rank is not None else frozenset(),
         nodes=frozenset({seen.node}) if sure else frozenset(),
     )
 

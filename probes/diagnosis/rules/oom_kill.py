@@ -22,6 +22,22 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     mine = [one for one in told if one.signals[0] != "oom_of_another"]
     yield from as_one(mine, ("node",), "%d more processes were killed there")
     yield from (one for one in told if one not in mine)
+    if not told:
+        yield from _counted(evidence)
+
+
+def _counted(evidence: Evidence) -> Iterator[Hypothesis]:
+    """The control group counted kills, and nothing tells when and of whom."""
+    for seen, finding in evidence.findings("host.oom_counted"):
+        yield Hypothesis(
+            CAUSE,
+            {"node": seen.node} if seen.node else {},
+            f"On {seen.node or 'a node'} {finding.says}",
+            (Reason(finding.says, seen.ref),),
+            ("oom_counted",),
+            would_change=("the kernel log of the node: which process it was, and when",),
+            nodes=frozenset({seen.node}) if seen.node else frozenset(),
+        )
 
 
 def _kills(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
@@ -68,8 +68,11 @@ def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
         if booted is not None and _within(evidence, times, seen.node, booted, ""):
             says = f"{seen.node or 'the node'} booted after the job had begun"
             yield _found(seen.node, says, seen.ref, "booted_during_job")
+    booted = {seen.node: seen.facts.booted for seen in evidence.of("host.boots") if seen.facts.booted is not None}
     for seen in evidence.of("host.boots"):
         boots = seen.facts
+        if boots.utc and times.first[0] is None and not _alone(booted, seen.node, boots.booted):
+            continue  # the job's own times have no zone: it may have begun after this boot
         if boots.booted is not None and _within(
             evidence, times, seen.node, boots.booted if boots.utc else None, boots.stamp
         ):
@@ -78,6 +81,12 @@ def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
         elif boots.crashed:
             says = f"the last boot of {seen.node or 'the node'} followed a crash, says last"
             yield _found(seen.node, says, seen.ref, "crashed_before_boot")
+
+
+def _alone(booted: Mapping[str, float], node: str, at: float | None) -> bool:
+    """Whether only this one of several nodes booted of late: nobody starts one node alone for a job."""
+    others = [when for name, when in booted.items() if name != node]
+    return at is not None and len(others) > 1 and all(at - when > LONG_S for when in others)
 
 
 def _within(evidence: Evidence, times: Times, node: str, at: float | None, stamp: str) -> bool:

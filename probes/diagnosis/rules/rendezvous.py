@@ -55,7 +55,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if errors:
         says = f"{ERRORS.get(errors[0][0].name, 'the members did not agree')} ({errors[0][0].name})"
         yield _failed(evidence, errors, says, set(), "rendezvous_error")
-    elif lost := [one for one in said if one[0].name in ("keep-alive", "dead")]:
+    elif lost := [one for one in said if one[0].name in ("keep-alive", "dead", "no heartbeat")]:
         nodes = {node_at(evidence, one[0].peer) or one[0].peer or node_of(evidence, one) for one in lost}
         yield _failed(evidence, lost, "a node could not say that it is alive", nodes, "keep_alive_lost")
 

@@ -1,4 +1,4 @@
-"""What a scheduler says of a node or of memory: it killed for memory, or lost the node."""
+"""What a scheduler says of a node: it killed for memory, ended for want of room, or lost the node."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
 from probes.diagnosis.rules.rebooted import signs
+from probes.diagnosis.times import Times, times_of
 
-MEMORY, NODE = "host.memory_oom_kill", "host.rebooted"
-LOST = ("Node failure", "unexpectedly rebooted", "on failed node", "not responding, setting DOWN")
+MEMORY, NODE, DISK, SHARED = "host.memory_oom_kill", "host.rebooted", "host.disk_full", "host.shm_full"
+LOST = ("Node failure", "unexpectedly rebooted", "on failed node", "not responding, setting DOWN", "taken away")
+# What was short, as kubelet calls it (eviction/helpers.go) -> the cause and what is said of it.
+SHORT_OF = {
+    "ephemeral-storage": (DISK, "its pod was evicted because the node's disk was full"),
+    "inodes": (DISK, "its pod was evicted because the node's disk had no inodes left"),
+    "shm": (SHARED, "its pod was evicted because its shared memory was larger than allowed"),
+}
 UNNAMED = ("NODE FAILURE", "NODE_FAIL")
 OUT_OF_MEMORY = ("OUT_OF_ME", "Exceeded", "oom", "OOMKilled", "Out Of Memory")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    killed = [one for one in evidence.job.said("scheduler_kill") if _for_memory(one)]
+    times = times_of(evidence)
+    killed = [one for one in evidence.job.said("scheduler_kill") if _for_memory(one) and not _old(times, one)]
     named = {_node(evidence, one) for one in killed} - {""}
     for one in killed:
         # A line that names no node tells of the one that another line names.
@@ -28,21 +36,45 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 "a process of the job was killed for memory, says the scheduler",
                 "memory_kill_told",
             )
+    yield from _short(evidence)
     lost = [one for one in evidence.job.said("scheduler_kill") if one[0].name in LOST]
+    lost = [one for one in lost if not _old(times, one)]
     restarted = {str(found.subject["node"]) for found in signs(evidence) if "node" in found.subject}
     for one in evidence.job.said("scheduler_kill"):
         # slurmstepd writes of a failed node on those that are left, and a row of sacct names all of the job: such
         # lines name none. Where a node shows that it restarted, that is the one.
-        if one[0].name in LOST:
+        if one in lost:
             yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told", _lost(evidence, one))
         elif one[0].name.startswith(UNNAMED) and not restarted and not lost:
             yield _hypothesis(evidence, one, NODE, "the scheduler lost it", "node_failure_told", "")
             break
 
 
+def _short(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Ended for want of room. A node's pressure alone ends no job, but tells of which node another line is."""
+    times = times_of(evidence)
+    said = [one for one in evidence.job.said("scheduler_kill") if str(one[0].more.get("short_of", "")) in SHORT_OF]
+    said = [one for one in said if not _old(times, one)]
+    ended = [one for one in said if one[0].name == "Evicted"]
+    named = {_node(evidence, one) for one in said} - {""}
+    for one in said:
+        cause, says = SHORT_OF[str(one[0].more["short_of"])]
+        node = _node(evidence, one)
+        if not node and len(named) == 1:
+            node = next(iter(named))
+        if one[0].name == "Evicted":
+            yield _hypothesis(evidence, one, cause, says, "evicted_for_room", node)
+        elif not ended or node not in {_node(evidence, evicted) for evicted in ended}:
+            yield _hypothesis(evidence, one, cause, "its disk is short of room", "disk_pressure", node)
+
+
 def _lost(evidence: Evidence, one: Said) -> str:
     host = address(str(one[0].more.get("nodes", "")) or one[0].peer)
     return node_called(evidence, host) or host
+
+
+def _old(times: Times, one: Said) -> bool:
+    return times.over("", one[0].last_at, one[0].stamp)
 
 
 def _for_memory(one: Said) -> bool:
@@ -68,11 +100,11 @@ def _hypothesis(
         subject,
         f"{'Node ' + node if node else 'A node'}: {says}",
         (quoted(*one),),
-        (signal,),
+        (signal, "told_before_job") if times_of(evidence).old("", event.last_at, event.stamp) else (signal,),
         would_change=("the node up since before the job began, with memory to spare",),
         ranks=ranks or frozenset(evidence.job.ranks),
         nodes=frozenset({node}),
     )
 
 
-RULE = Rule((MEMORY, NODE), judge)
+RULE = Rule((MEMORY, NODE, DISK, SHARED), judge)

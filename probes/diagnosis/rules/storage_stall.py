@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from probes.catalog._stack_waits import waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, node_of
 from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.suspects import Suspect
 from probes.diagnosis.times import times_of
@@ -18,15 +21,27 @@ SIGNALS = {
 # Functions and modules of file systems and disks in which a hung task waits.
 OF_STORAGE = ("nfs", "rpc", "sunrpc", "lustre", "ptlrpc", "ldlm", "ll_", "osc", "mdc", "lov", "ceph", "beegfs", "cifs",
     "mmfs", "jbd2", "ext4", "xfs", "btrfs", "io_schedule", "blk_", "nvme", "dm_", "submit_bio", "fuse",
-    "writeback")  # fmt: skip
+    "writeback", "weka", "gluster", "pvfs2", "orangefs", "p9_", "v9fs", "virtio_blk", "virtio_fs", "dlm_",
+    "gfs2")  # fmt: skip
 FILES = ("nfs", "rpc_", "fuse", "lustre", "ll_", "cl_sync", "ceph", "io_schedule", "folio_wait", "wait_on_page",
     "fifo_open", "wait_for_partner", "jbd2", "xfs_", "ext4_", "blk_")  # fmt: skip
+
+# errno(3) of an access to a file, with its path: no socket's
+_GONE = re.compile(
+    r"(?:Stale (?:NFS )?file handle|Transport endpoint is not connected|Input/output error|Remote I/O error"
+    r"|Host is down|Cannot send after transport endpoint shutdown|Connection timed out): '?/"
+)
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     told = list(_kernel(evidence))
     of_servers = [one for one in told if "server" in one.subject]
-    yield from as_one(of_servers, ("server",), "%d more nodes say the same")
+    by_server = list(as_one(of_servers, ("server",), "%d more nodes say the same"))
+    # One node that misses many servers of one file system misses the file system.
+    yield from as_one(
+        [one for one in by_server if "node" in one.subject], ("node",), "%d more servers are silent to it"
+    )
+    yield from (one for one in by_server if "node" not in one.subject)
     hung = [one for one in told if one.signals[0] == "storage_hung_task"]
     yield from as_one(hung, (), "%d more tasks hang so")
     yield from (one for one in told if one not in of_servers and one not in hung)
@@ -42,6 +57,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 would_change=("the same mount, answering",),
                 nodes=frozenset({seen.node}),
             )
+    yield from _told(evidence)
     for rank, suspect in evidence.suspects.items():
         if (reason := _in_files(suspect)) is not None:
             view = suspect.view
@@ -56,6 +72,25 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 ranks=frozenset({rank}),
                 nodes=frozenset({view.node}),
             )
+
+
+def _told(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Ranks to whom an access of a file failed because its storage was gone: one hypothesis a node."""
+    by_node: dict[str, list[Said]] = {}
+    for one in evidence.job.said("traceback"):
+        if not one[0].secondary and _GONE.search(one[0].text):
+            by_node.setdefault(node_of(evidence, one), []).append(one)
+    for node, said in by_node.items():
+        yield Hypothesis(
+            CAUSE,
+            {"node": node} if node else {},
+            f"Storage of {node or 'a node'} failed: {said[0][0].text[:160]}",
+            tuple(quoted(*one) for one in said[:3]),
+            ("storage_failed_told",),
+            would_change=("the same file, read on another node at the same moment",),
+            ranks=frozenset(one[0].rank for one in said if one[0].rank is not None),
+            nodes=frozenset({node}),
+        )
 
 
 def _kernel(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,8 @@ class Tool:
 
     `beside`: it reads what any text may hold besides what it is, such as a log; it never decides what a file is.
     `findings` judges the facts of one node; None: the probe of that name does. `named` adds what only the file's path
-    tells, such as the interface of `ethtool-S.eth0.txt`.
+    tells, such as the interface of `ethtool-S.eth0.txt`. `log`: people paste a job's lines below it, which are read as
+    well. `by_node`: facts of each node that the text names, where one text tells of many.
     """
 
     name: str
@@ -35,6 +36,8 @@ class Tool:
     host: Callable[[str], str] = lambda text: ""
     named: Callable[[Any, str], Any] = lambda facts, path: facts
     beside: bool = False
+    log: bool = False
+    by_node: Callable[[str], Mapping[str, Any]] | None = None
 
 
 @functools.cache

@@ -7,14 +7,16 @@ Errors   ParseError when no line has the form of its header
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from probes.catalog._storage_facts import JOURNALED, NETWORK, Disk, NetworkMount, SharedMemory, Storage
 from probes.core import ParseError, clean, lines_of
 from probes.intake.tools import Tool
 
 _HEAD = re.compile(
-    r"Filesystem\s{1,200}(Type\s{1,60})?(?:(Inodes)|\S{1,12})\s{1,60}"
+    r"(?:Filesystem|UUID)\s{1,200}(Type\s{1,60})?(?:(Inodes)|\S{1,12})\s{1,60}"
     r"I?Used\s{1,60}\S{4,10}\s{1,60}\S{4,8}\s{1,60}Mounted on"
 )
 _ROW = re.compile(
@@ -29,7 +31,10 @@ PSEUDO = frozenset(("proc", "sysfs", "cgroup", "cgroup2", "devpts", "squashfs", 
 
 def _fits(head: str, name: str) -> bool:
     lines = [line for line in lines_of(head[:8192]) if line.strip()][:6]
-    if any(_HEAD.match(line) for line in lines[:2]):
+    if any(_HEAD.match(line) for line in lines[:2]) or _as_json(head):
+        return True
+    # `df | grep scratch`, `df | tail -1`: rows without their header
+    if lines and all((row := _ROW.fullmatch(line.strip())) and row[6] != "-" for line in lines):
         return True
     return len(lines) > 2 and sum(bool(_MOUNT.fullmatch(line) or _PROC.fullmatch(line)) for line in lines) >= 3
 
@@ -40,6 +45,11 @@ def read(text: str) -> Storage:
     shm: list[SharedMemory] = []
     inodes, known, typed = False, False, False
     pending = ""
+    for row in _json_rows(text) if text.lstrip()[:1] in "{[" else ():
+        known = True
+        disks.append(row)
+    bare = not any(_HEAD.match(line.strip()) for line in lines_of(text[:8192], 1000))
+    known = known or (bare and not disks)
     for raw in lines_of(text, 1000):
         line = pending + raw.strip()
         pending = ""
@@ -52,13 +62,55 @@ def read(text: str) -> Storage:
                 network.append(NetworkMount(point, kind, device, False, None, None, None, None))
             elif kind not in PSEUDO:
                 disks.append(_mounted(device, point, kind, found[4].split(",")))
-        elif known and (row := _ROW.fullmatch(line)) and bool(row[2]) == typed:
-            _row(row, inodes, disks, shm)
+        elif known and (one := _ROW.fullmatch(line)) and (bare or bool(one[2]) == typed):
+            _row(one, inodes, disks, shm)
         elif known and "/" in line and " " not in line:
             pending = line + " "  # df without -P breaks lines behind a long device
     if not known or not (disks or network or shm):
         raise ParseError("expected df or mount, found no line of a file system")
     return Storage(tuple(disks[:2000]), tuple(network[:500]), (), tuple(shm[:16]))
+
+
+_MOUNTS = ("mounted_on", "mountpoint", "target", "mount")
+_PERCENTS = ("use_percent", "used_percent", "use%", "pcent", "capacity_percent")
+
+
+def _as_json(head: str) -> bool:
+    return head.lstrip()[:1] in "{[" and all(any(f'"{key}"' in head for key in keys) for keys in (_MOUNTS, _PERCENTS))
+
+
+def _json_rows(text: str) -> list[Disk]:
+    """jc, findmnt -J and the like: objects with a mount point and how full it is."""
+    try:
+        todo: list[Any] = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return []
+    found: list[Disk] = []
+    while todo and len(found) < 2000:
+        one = todo.pop()
+        if isinstance(one, list):
+            todo += one[:5000]
+        elif isinstance(one, dict):
+            todo += [inner for inner in one.values() if isinstance(inner, list | dict)]
+            mount = next((one[key] for key in _MOUNTS if isinstance(one.get(key), str)), "")
+            percent = next((str(one[key]) for key in _PERCENTS if one.get(key) is not None), "").rstrip("%")
+            if mount.startswith("/") and re.fullmatch(r"\d{1,3}(?:\.\d{1,4})?", percent):
+                device = str(one.get("filesystem") or one.get("source") or "")
+                if not device.startswith("/dev/loop"):
+                    disks = Disk(
+                        clean(mount)[:300],
+                        "",
+                        clean(device)[:300],
+                        False,
+                        False,
+                        "ok",
+                        None,
+                        None,
+                        float(percent),
+                        None,
+                    )
+                    found.append(disks)
+    return found
 
 
 def _mounted(device: str, point: str, kind: str, options: list[str]) -> Disk:

@@ -27,6 +27,7 @@ _RAS = re.compile(
 )
 _RASD = re.compile(r"(mc_event|mce_record|aer_event|arm_event|extlog_mem_event): ([^\n]{1,300})")
 _EDAC = re.compile(r"(mc\d{1,3}): ([^\n]{0,80}?)(\d{1,12}) (Corrected|Uncorrected) Errors?")
+_SYSFS = re.compile(r"\S{0,200}?\b(mc\d{1,3})(?:/\S{1,80})?/(ce|ue)_count:? ?(\d{1,12})$")  # grep -H in /sys
 _MCE = re.compile(r"(?:MCE \d{1,6}|Hardware event\. This is not a software error)")
 _SERIOUS = ("uncorrectable", "ierr", "machine check", "fatal", "bus uncorrectable", "catastrophic", "mcerr")
 _POWER = ("power supply", "psu", "power unit", "ac lost", "power limit")
@@ -36,9 +37,14 @@ _HEAT = ("upper critical", "upper non-recoverable", "thermal trip", "over temper
 def _fits(head: str, name: str) -> bool:
     lines = [line for line in lines_of(head[:32768], 600) if line.strip()][:60]
     count = sum(
-        bool(_SEL.match(line) or _SUMMARY.match(line) or _EDAC.match(line) or _RAS.search(line)) for line in lines
+        bool(_SEL.match(line) or _SUMMARY.match(line) or _EDAC.match(line) or _RAS.search(line) or _SYSFS.match(line))
+        for line in lines
     )
     if lines and (count * 2 >= len(lines) or "Memory controller events summary" in head[:400]):
+        return True
+    if _RACADM.search(head[:16384]) or (
+        '"MessageId"' in head[:16384] and _REDFISH.search(head) and _CREATED.search(head)
+    ):
         return True
     return bool(lines) and (
         bool(_MCE.match(lines[0])) or lines[0].startswith("edac-util: ") or (len(_RASD.findall(head)) * 2 >= len(lines))
@@ -58,12 +64,40 @@ def read(text: str) -> HardwareLog:
             )
         if there is not None or len(errors) < 300:
             errors[key] = error
-    if not tool and "edac-util: " not in text[:200] and "summary" not in text[:400]:
+    if (
+        not tool
+        and not (_RACADM.search(text) or _REDFISH.search(text))
+        and "edac-util: " not in text[:200]
+        and "summary" not in text[:400]
+    ):
         raise ParseError("expected mcelog, rasdaemon, edac-util or ipmitool sel, found no such line")
     return HardwareLog(tool or "edac-util", tuple(one for one in errors.values() if one.count))
 
 
+_REDFISH = re.compile(r'"Message"\s{0,4}:\s{0,4}"([^"]{1,300})"')
+_CREATED = re.compile(r'"Created"\s{0,4}:\s{0,4}"([^"]{10,32})"')
+_RACADM = re.compile(r"^Severity:\s{1,20}(\S{1,20})\s{0,8}\n(?:Description|Message):\s{1,20}([^\n]{1,300})", re.M)
+_MEMORY_LOST = re.compile(r"multi-bit|uncorrectable|machine check|fatal error|ierr\b", re.I)
+
+
+def _of_the_controller(text: str) -> list[HardwareError]:
+    """Redfish's log entries and `racadm getsel`: sentences of the BMC."""
+    found = []
+    for entry in re.split(r'(?="@odata\.id"|"Created")', text[:4_194_304])[:5000] if text.lstrip()[:1] in "{[" else ():
+        said, at = _REDFISH.search(entry), _CREATED.search(entry)
+        if said and _MEMORY_LOST.search(said[1]):
+            found.append(
+                HardwareError("uncorrected", clean(said[1])[:60], 1, at[1] if at else "", clean(said[1])[:120])
+            )
+    for severity, said in _RACADM.findall(text[:4_194_304]):
+        if severity.lower() in ("critical", "non-recoverable", "fatal") and _MEMORY_LOST.search(said):
+            found.append(HardwareError("uncorrected", clean(said)[:60], 1, "", clean(said)[:120]))
+    return found
+
+
 def _events(text: str) -> Iterator[tuple[str, HardwareError]]:
+    for error in _of_the_controller(text):
+        yield "BMC event log", error
     if _MCE.match(text.lstrip()):
         yield from _mcelog(text)
         return
@@ -81,6 +115,9 @@ def _events(text: str) -> Iterator[tuple[str, HardwareError]]:
         elif found := _EDAC.match(line):
             where = f"{found[1]} {found[2].strip(': ')}".strip()
             yield "edac-util", HardwareError(_kind(found[4]), where[:60], int(found[3]), "", f"{found[4]} errors")
+        elif found := _SYSFS.match(line.strip()):
+            kind = "corrected" if found[2] == "ce" else "uncorrected"
+            yield "EDAC", HardwareError(kind, found[1], int(found[3]), "", f"{kind} errors")
         elif found := _RASD.search(line):
             bad = any(word in found[2].lower() for word in ("uncorrected", "fatal", "deferred"))
             yield "rasdaemon", HardwareError("uncorrected" if bad else "corrected", found[1], 1, "", found[2][:160])

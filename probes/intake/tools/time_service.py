@@ -1,6 +1,8 @@
-"""chronyc tracking, chronyc sources, ntpq -p, ntpq -c rv, timedatectl: what a node's time service says of itself.
+"""chronyc tracking, chronyc sources, ntpq -p, ntpq -c rv, timedatectl, ntpdate -q, sntp, also with a date(1) before it:
+what a node's time service says of itself.
 
-Source   chronyc(1), ntpq(8), timedatectl(1); insights-core's recorded samples
+Source   chronyc(1), ntpq(8), timedatectl(1), ntpdate(8), sntp(1), which print source minus
+         node; insights-core's recorded samples
 Shape    facts of host.clock, without an offset measured by us
 Errors   ParseError when none of these is in the text
 """
@@ -29,6 +31,17 @@ _CSV = re.compile(
     re.M,
 )
 _ZONED = re.compile(r"\b(?:UTC|GMT)\b|\dZ$|[+-]\d\d:?\d\d$|^1\d{9}(?:\.\d{1,9})?$")
+_SYSTEM = re.compile(r"^System time\s{1,8}: (\d{1,12}\.\d{1,12}) seconds (slow|fast) of NTP time", re.M)
+_HEAD = re.compile(r"^Reference ID\s{1,8}: ", re.M)
+_SERVER = re.compile(
+    r"^server \S{1,80}, stratum \d{1,2}, offset ([+-]?\d{1,12}\.\d{1,9}), delay"
+    r"|^[^\n]{0,40}ntpdate\[\d{1,9}\]: [^\n]{0,80}? offset ([+-]?\d{1,12}\.\d{1,9})"
+    r"|^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9} \([+-]\d{4}\) ([+-]?\d{1,12}\.\d{1,9}) \+/- ",
+    re.M,
+)
+_TIMESYNC = re.compile(r"^\s{0,16}Server: \S[^\0]{0,600}?^\s{0,16}Offset: ([+-]?)([\d.a-z ]{1,60})$", re.M)
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|min|s|h|d)")
+_SPANS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -38,7 +51,9 @@ def _fits(head: str, name: str) -> bool:
         return True
     if _CSV.match(text.lstrip()):
         return True
-    if re.match(r"Reference ID\s{1,8}: ", text.lstrip()) or "MS Name/IP address" in text[:400]:
+    if _HEAD.search(text[:2000]) or "MS Name/IP address" in text[:2000] or _TIMESYNC.search(text[:2000]):
+        return True
+    if _SERVER.search(text[:2000]) or _SYSTEM.match(text.lstrip()):
         return True
     if re.match(r"\s{0,8}remote\s{1,20}refid\s{1,12}st t when poll reach", text) or text.startswith(
         "associd=0 status="
@@ -52,14 +67,28 @@ def _fits(head: str, name: str) -> bool:
 def read(text: str) -> Clock:
     if (at := _date(text)) is not None:
         return Clock(None, None, None, "", None, None, at)
+    clock = _told(text)
+    if clock.told_at is None and (first := next((line for line in text.splitlines() if line.strip()), "")):
+        clock = replace(clock, told_at=_date(first))  # `date; chronyc tracking`
+    return clock
+
+
+def _told(text: str) -> Clock:
     body = text.lstrip()
+    if (head := _HEAD.search(body)) is not None:
+        return _clock({"chronyc -n tracking": body[head.start() :]})
     if row := _CSV.match(body):
         kept = row[2] != "Not synchronised"
         return Clock(None, None, None, "chrony", kept, -float(row[1]) if kept else None)
-    if body.startswith("Reference ID"):
-        return _clock({"chronyc -n tracking": body})
-    if "MS Name/IP address" in body[:400]:
+    if "MS Name/IP address" in body[:2000]:
         return _sources(body)
+    if (synced := _TIMESYNC.search(body)) is not None:
+        behind = sum(float(number) * _SPANS[unit] for number, unit in _SPAN.findall(synced[2]))
+        return Clock(None, None, None, "timesyncd", None, behind if synced[1] == "-" else -behind)
+    if (system := _SYSTEM.match(body)) is not None:  # `chronyc tracking | grep "System time"`
+        return Clock(None, None, None, "chrony", None, float(system[1]) * (-1 if system[2] == "slow" else 1))
+    if (asked := _SERVER.search(body)) is not None:
+        return Clock(None, None, None, "ntpdate", None, -float(next(part for part in asked.groups() if part)))
     if body.startswith("associd=0"):
         return _clock({"ntpq -n -c rv": body})
     if re.match(r"remote\s{1,20}refid", body):

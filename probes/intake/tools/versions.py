@@ -34,6 +34,9 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("NCCL", r"libnccl\.so\.2 -> \S{0,100}libnccl\.so\." + _V),
         ("torch", r"^(?:\[pip3\] )?torch(?:==|\s{1,60})" + _V),
         ("torch", r"^PyTorch version: " + _V),
+        ("NCCL", r"^nccl\s{1,60}" + _V),  # conda list
+        ("torch", r"^pytorch\s{1,60}" + _V),
+        ("CUDA runtime", r"^(?:cuda-version|cudatoolkit|pytorch-cuda|cuda-runtime)\s{1,60}" + _V),
         ("CUDA", r"^Cuda compilation tools, release [\d.]{3,6}, V" + _V),
         ("CUDA runtime", r"^CUDA used to build PyTorch: " + _V),
         ("cuDNN", r"^(?:\[pip3\] )?nvidia-cudnn-cu\d{2}(?:==|\s{1,40})" + _V),
@@ -44,7 +47,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 _SURE = re.compile(
     r"^(?:NVRM version: |filename: {1,20}/lib/modules/\S{1,200}nvidia\.ko|Collecting environment information"
     r"|PyTorch version: "
-    r"|nvcc: NVIDIA |Package {1,40}Version\s|Desired=Unknown/Install)",
+    r"|# packages in environment at |nvcc: NVIDIA |Package {1,40}Version\s|Desired=Unknown/Install)",
     re.M,
 )
 _LIST = re.compile(
@@ -52,6 +55,15 @@ _LIST = re.compile(
     r"|[\w.+-]{3,80}-\d[\w.+~-]{1,60}\.(?:x86_64|noarch|aarch64))",
     re.M,
 )
+
+
+_DRIVER = re.compile(r"[3-9]\d\d\.\d{2,3}(?:\.\d{2})?")
+_PIP = re.compile(r'"name": ?"([\w.-]{1,60})", ?"version": ?"([^"]{1,40})"')
+
+
+def _rows(text: str) -> str:
+    """`pip list --format json` as rows of pip freeze."""
+    return "\n".join(f"{name}=={version}" for name, version in _PIP.findall(text.replace("\n", " ")))
 
 
 _TUPLE = re.compile(r"\((\d{1,2}), (\d{1,3}), (\d{1,3})\)\s{0,8}")  # torch.cuda.nccl.version()
@@ -64,13 +76,23 @@ def _fits(head: str, name: str) -> bool:
         return True
     if _SURE.search(head[:8192]):
         return any(pattern.search(head) for _, pattern in _PATTERNS)
+    if head.lstrip()[:1] == "[":
+        return '"name"' in head[:400] and '"version"' in head[:400] and any(p.search(_rows(head)) for _, p in _PATTERNS)
     lines = [line for line in head[:32768].splitlines() if line.strip()][:200]
+    if lines and len(set(lines)) == 1 and _DRIVER.fullmatch(lines[0].strip()):
+        return True  # nvidia-smi --query-gpu=driver_version, modinfo -F version
+    if 0 < len(lines) <= 12 and all(any(pattern.match(line) for _, pattern in _PATTERNS) for line in lines):
+        return True  # `pip list | grep -E "torch|nccl"`
     many = sum(bool(_LIST.match(line)) for line in lines)
     return many * 4 >= len(lines) * 3 > 0 and any(pattern.search(head) for _, pattern in _PATTERNS[:15])
 
 
 def read(text: str) -> Versions:
     found: dict[str, str] = {}
+    if (alone := _DRIVER.match(text.strip())) is not None and len(set(text.split())) == 1:
+        return Versions({"driver": alone[0]})
+    if text.lstrip()[:1] == "[":
+        text = _rows(text[:4_194_304])
     if bare := _TUPLE.fullmatch(text):
         return Versions({"NCCL": ".".join(bare.groups())})
     for component, pattern in _PATTERNS:
