@@ -6,7 +6,8 @@
     ----- / gpu-017 / -----  dshbak and clush -b, also folded: gpu-[017-020]
     gpu-017 | CHANGED | rc=0 >>     ansible
     [1] 12:00:00 [SUCCESS] gpu-017  pssh
-    $ dmesg -T               a prompt and what was typed; also root@gpu-017:~# and [root@gpu-017 ~]#
+    $ dmesg -T               a prompt and what was typed; also root@gpu-017:~#, [root@gpu-017 ~]#, gpu-017#, gpu-017:~ #
+    Every 2.0s: amd-smi monitor    gpu-017: Wed May 14 20:31:08 2025      watch
 
 Shape    parts_of(text) -> Parts, none when it is one file
 Errors   none
@@ -20,11 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.core import lines_of
+from probes.intake import bug_report, metrics
 from probes.intake.commands import Asked, asked
 from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
+from probes.intake.tools._text import time_in
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
@@ -39,11 +42,14 @@ _ANSIBLE = re.compile(
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
     r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
-    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| ))?"
+    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80} ?| |(?=[#$])))?"
     r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
 _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
+_WATCH = re.compile(
+    r"Every \d{1,6}[.,]\d{1,2}s: (\S[^\n]{0,400}?)(?: {2,400}([A-Za-z0-9][\w.-]{0,62}): (\S[^\n]{4,40}))?$"
+)
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
@@ -57,10 +63,16 @@ class Part:
     nodes: tuple[str, ...]
     label: str
     text: str
+    at: float | None = None  # when it was seen, where a heading tells it
 
 
 def parts_of(text: str) -> list[Part]:
     """The files in it, at least two or one with a name; [] when it is one file by itself."""
+    if bug_report.is_report(text):
+        told = bug_report.sections(text)
+        return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
+    if nodes := metrics.by_node(text):
+        return [Part((node,), "", body) for node, body in nodes.items()]
     text = _SHELL.sub("", text)
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
@@ -89,7 +101,7 @@ def _timed(parts: list[Part]) -> list[Part]:
         if re.match(r"date(?:_|$)", part.label) and _TIME.search(told[:80]):
             when = told.split("\n")[0][:80]
         elif when and _COUNTS.search(part.label) and told[:1] not in "[{":
-            part = Part(part.nodes, part.label, f"{when}\n{part.text}")
+            part = Part(part.nodes, part.label, f"{when}\n{part.text}", part.at)
         found.append(part)
     return found
 
@@ -135,13 +147,19 @@ def _by_prefix(text: str, names: set[str]) -> list[Part]:
 
 
 def _may_head(line: str) -> bool:
-    return line[:1] in "=#*~<>+_-[$" or " | " in line[:80] or "$ " in line[:120] or "# " in line[:120]
+    return (
+        line[:1] in "=#*~<>+_-[$"
+        or line.startswith("Every ")
+        or " | " in line[:80]
+        or "$ " in line[:120]
+        or "# " in line[:120]
+    )
 
 
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
     home = nodes = ()  # type: tuple[str, ...]
-    label, body, now = "", list[str](), Asked()
+    label, body, now, seen = "", list[str](), Asked(), None  # type: str, list[str], Asked, float | None
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
@@ -151,7 +169,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
             at += 1
             continue
         if any(line.strip() for line in body):
-            yield from _cut(nodes, label, body, now)
+            yield from _cut(nodes, label, body, now, seen)
             count += 1
         taken, who, command = found
         home = () if who is None else who or home
@@ -164,13 +182,19 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
             home = nodes  # ssh without a command: what follows was typed there
         if command or who:
             label = _label(now.command or command, typed=bool(now.command))
-        body = []
+        body, seen = [], _seen_at(lines[at])
         at += taken
     if any(line.strip() for line in body):
-        yield from _cut(nodes, label, body, now)
+        yield from _cut(nodes, label, body, now, seen)
 
 
-def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked) -> Iterator[Part]:
+def _seen_at(line: str) -> float | None:
+    """When watch printed it."""
+    found = _WATCH.match(line.rstrip()[:2000])
+    return time_in(found[3]) if found and found[3] else None
+
+
+def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, seen: float | None) -> Iterator[Part]:
     """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
     for."""
     names = _prefixed([line for line in body if line.strip()][:400], 0.8) if now.many else set()
@@ -181,7 +205,7 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked) -> Ite
         columns = heading(now.command)
         if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
             head = f"{columns}\n"
-        yield Part(part.nodes, label, head + part.text)
+        yield Part(part.nodes, label, head + part.text, seen)
 
 
 def _heading(
@@ -200,6 +224,8 @@ def _heading(
     marked = _MARKED.match(line) or _OPEN.match(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
+    if watched := _WATCH.match(line):
+        return 1, (watched[2],) if watched[2] and _typed_on(watched[2], True) else (), watched[1]
     if prompt := _PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
         if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):

@@ -32,6 +32,7 @@ from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, process_table, tools_of
+from probes.intake.tools._text import taken_at
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -144,7 +145,9 @@ class _Sorter:
                 # What the file is called may be the node of parts without one, as a folder's name is.
                 inside = item.inside.parent / (node or stem(item.name)) / (label or item.name)
                 ref = f"{item.ref}: {' '.join(one for one in (node, label) if one)}".removesuffix(": ")[:1000]
-                self._take_apart(Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime), nested + 1)
+                one = Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime)
+                one.seen_at = part.at if part.at is not None else item.seen_at
+                self._take_apart(one, nested + 1)
                 count += 1
         if count > 1 and len(self.brought.unread) - before == count:
             del self.brought.unread[before:]
@@ -220,7 +223,8 @@ class _Sorter:
             self._unread(item, "several files in one, of which none has a known form")
 
     def _of_node(self, item: Item, probe: str, text: str) -> bool:
-        reading = catalog.read(Capture("", probe, "ok", text.encode("utf-8", "replace")))
+        seen_at = item.seen_at if item.seen_at is not None else taken_at(text)
+        reading = catalog.read(Capture("", probe, "ok", text.encode("utf-8", "replace"), at=seen_at))
         if reading.parse_error:
             self._unread(item, reading.parse_error)
             return False
@@ -244,7 +248,8 @@ class _Sorter:
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
         facts = tool.named(tool.read(text), str(item.inside))
         judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
-        reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
+        seen_at = item.seen_at if item.seen_at is not None else taken_at(text)
+        reading = Reading(Capture("", tool.probe, "ok", at=seen_at), facts, None, tuple(judge(facts)))
         self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, tool.host(text)))
 
     def _whole(self, item: Item, text: str) -> str:
