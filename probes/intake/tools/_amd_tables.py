@@ -103,7 +103,7 @@ def _row(names: list[str], line: str) -> dict[str, str] | None:
     row["TOTAL_UNCORRECTABLE"] = told.get("DOUBLE_ECC", "")
     row["TOTAL_CORRECTABLE"] = told.get("SINGLE_ECC", "")
     row |= {ours: told[theirs] for theirs, ours in COLUMNS.items() if theirs in told}
-    return row | {name: value for name, value in told.items() if name.endswith("VIOL")}
+    return row | {name: value for name, value in told.items() if name.endswith("VIOL") or name == "PCIE_REPLAY"}
 
 
 def _concise(words: list[str]) -> dict[str, str]:

@@ -43,6 +43,7 @@ _KEYS = tuple(
         (r"GPU use \(%\)|.*GFX_ACTIVITY|GFX", "utilization.gpu"),
         (r".*TOTAL_UNCORRECTABLE(?:_COUNT)?", "ecc.errors.uncorrected.volatile.total"),
         (r".*TOTAL_CORRECTABLE(?:_COUNT)?", "ecc.errors.corrected.volatile.total"),
+        (r".*PCIE\.REPLAY_COUNT|PCIe Replay Count|PCIE_REPLAY", "pcie.replays"),
         (r".*PCIE\.WIDTH", "pcie.link.width.current"),
         (r".*BUS\.MAX_PCIE_WIDTH", "pcie.link.width.max"),
         (r"Driver version|.*DRIVER\.VERSION", "driver_version"),

@@ -40,6 +40,7 @@ _LAST = {
     "RRP": "remapped_rows.pending",
     "PCILG": "pcie.link.gen.current",
     "PCILW": "pcie.link.width.current",
+    "PCIRC": "pcie.replays",
 }
 _REASONS = ("DVCCTR", "CLKTR", "CLOCK_THROTTLE_REASONS")
 _NONE = ("N/A", "-", "ERR")

@@ -42,6 +42,7 @@ _DCGM = {
     "PCIE_MAX_LINK_GEN": "pcie.link.gen.max",
     "PCIE_LINK_WIDTH": "pcie.link.width.current",
     "PCIE_MAX_LINK_WIDTH": "pcie.link.width.max",
+    "PCIE_REPLAY_COUNTER": "pcie.replays",
     "PERSISTENCE_MODE": "persistence_mode",
 }
 _REASON_FIELDS = ("CLOCK_THROTTLE_REASONS", "CLOCKS_EVENT_REASONS")
@@ -55,7 +56,7 @@ _AMD = {
     "gpu_ecc_correct_total": "ecc.errors.corrected.volatile.total",
     "gpu_used_vram": "memory.used",
     "gpu_total_vram": "memory.total",
-    "pcie_speed": "",
+    "pcie_replay_count": "pcie.replays",
 }
 # Of nvidia_gpu_exporter: nvidia_smi_clocks_current_sm_clock_hz, nvidia_smi_utilization_gpu_ratio ...
 _SMI = re.compile(r"nvidia_smi_([a-z][a-z0-9_]{2,100})")

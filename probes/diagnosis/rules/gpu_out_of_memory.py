@@ -1,0 +1,32 @@
+"""A rank ran out of its GPU's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.job import quoted
+
+FULL = "gpu.out_of_memory"
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    full = [one for one in evidence.job.said("cuda_error") if "out of memory" in one[0].text.lower()]
+    for event, log, seen in full[:1] if all(one[0].rank is None for one in full) else ():
+        node = {"node": seen.node} if seen.node else {}
+        says = f"A rank{f' on {seen.node}' if seen.node else ''} ran out of GPU memory"
+        yield Hypothesis(FULL, node, says, (quoted(event, log, seen),), ("cuda_out_of_memory",))
+    for event, log, seen in (one for one in full if one[0].rank is not None):
+        view = evidence.job.view(event.rank)
+        yield Hypothesis(
+            FULL,
+            view.subject,
+            f"{view.headline} ran out of GPU memory",
+            (quoted(event, log, seen),),
+            ("cuda_out_of_memory",),
+            ranks=frozenset({event.rank}),
+            nodes=frozenset({view.node}),
+        )
+
+
+RULE = Rule((FULL,), judge)

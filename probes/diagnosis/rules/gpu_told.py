@@ -1,0 +1,49 @@
+"""What a tool's own check says about a GPU in words: DCGM's health watch and its diagnostic.
+
+Errors of memory, NVLinks and GPUs that are lost have the codes of the probes that see the same, and are judged there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.rules._gpu_sources import row_of
+
+THROTTLED, PCIE = "gpu.throttled", "gpu.pcie_degraded"
+BLOCKED, SWITCH = "gpu.p2p_blocked", "gpu.nvswitch_fabric"
+# Finding -> cause, signal.
+TOLD = {
+    "gpu.throttle_told": (THROTTLED, "check_says_throttled"),
+    "gpu.pcie_width_told": (PCIE, "pcie_narrower_than_peers"),
+    "gpu.pcie_told": (PCIE, "check_says_pcie"),
+    "gpu.p2p_told": (BLOCKED, "check_says_no_peer"),
+    "gpu.switch_told": (SWITCH, "gpu_fabric_not_ready"),
+}
+XID = "gpu.xid_told"
+FAULTS = ("gpu.fell_off_bus", "gpu.memory_error", "gpu.nvlink_error", "gpu.nvswitch_fabric", "gpu.driver_hang",
+    "gpu.app_fault")  # fmt: skip
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    for seen, finding in evidence.findings(*TOLD, XID):
+        number = finding.subject.get("xid")
+        row = row_of(number) if isinstance(number, int) else {}
+        cause, signal = TOLD.get(finding.code, (str(row.get("cause", "")), "last_xid_told"))
+        if finding.code == XID and (cause not in FAULTS or row.get("weight") == "notice"):
+            continue
+        subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}
+        subject |= {name: value for name, value in finding.subject.items() if name in ("gpu", "bus_id")}
+        weak = finding.severity != "bad"
+        yield Hypothesis(
+            cause,
+            subject,
+            f"On {seen.node or 'a node'} {finding.says}",
+            (Reason(finding.says, seen.ref),),
+            (signal,),
+            would_change=("the same check passing a second time",),
+            nodes=frozenset() if weak else frozenset({seen.node}),
+        )
+
+
+RULE = Rule((THROTTLED, PCIE, BLOCKED, *FAULTS), judge)
