@@ -31,7 +31,7 @@ from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, process_table, tools_of
+from probes.intake.tools import Tool, process_table, stuck_in_driver, tools_of
 from probes.intake.tools._text import taken_at
 from probes.topology import Topology
 
@@ -196,6 +196,8 @@ class _Sorter:
             # Who takes the CPU, be it of the job or not.
             if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
                 self._tool(item, process_table.TOOL, known.text)
+            if known.kind == "ps" and stuck_in_driver.fits(known.text[:HEAD], item.name):
+                self._tool(item, stuck_in_driver.TOOL, known.text)
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
 
     def _sections(self, item: Item, text: str, nested: int) -> None:

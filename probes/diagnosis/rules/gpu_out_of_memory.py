@@ -8,10 +8,11 @@ from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 
 FULL = "gpu.out_of_memory"
+WORDS = ("out of memory", "out_of_memory", "outofmemory", "cudaerrormemoryallocation", "oom when allocating")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    full = [one for one in evidence.job.said("cuda_error") if "out of memory" in one[0].text.lower()]
+    full = [one for one in evidence.job.said("cuda_error") if any(word in one[0].text.lower() for word in WORDS)]
     for event, log, seen in full[:1] if all(one[0].rank is None for one in full) else ():
         node = {"node": seen.node} if seen.node else {}
         says = f"A rank{f' on {seen.node}' if seen.node else ''} ran out of GPU memory"

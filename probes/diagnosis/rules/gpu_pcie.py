@@ -72,7 +72,8 @@ def _found(node: str, gpu: Gpu, says: str, ref: str, signal: str) -> Hypothesis:
     subject: dict[str, str | int] = {"node": node} if node else {}
     subject |= {"bus_id": gpu.bus_id} if gpu.bus_id else {}
     subject |= {} if gpu.index is None else {"gpu": gpu.index}
-    name = f"GPU {gpu.index} ({gpu.bus_id})" if gpu.index is not None else f"GPU {gpu.bus_id}"
+    name = f"GPU {gpu.bus_id}" if gpu.index is None else f"GPU {gpu.index}"
+    name += f" ({gpu.bus_id})" if gpu.index is not None and gpu.bus_id else ""
     strong = signal == "pcie_narrower_than_peers"
     return Hypothesis(
         CAUSE,

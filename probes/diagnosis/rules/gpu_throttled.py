@@ -21,6 +21,7 @@ WORDS = {
     "sw_thermal_slowdown": "slowed down by the driver because it is hot",
 }
 BUSY = 80  # percent of use, judgement: below it clocks may be low for want of work
+HOT_C = 85  # judgement: makers' slowdown temperatures are 87 to 95 C
 LEAST = 3  # peers that are compared with, judgement
 LOW = 0.75  # of the peers' clock, judgement: boards of one model differ by a few percent
 
@@ -53,6 +54,16 @@ def _down(gpu: Gpu, peers: float | None) -> bool:
     return bool(gpu.sm_mhz is not None and full and gpu.sm_mhz <= full / 2)
 
 
+def _softly(gpu: Gpu) -> str:
+    """Where its clock does not tell how far it is held down."""
+    hot = "hw_thermal_slowdown" in (gpu.reasons or ()) and (gpu.temperature_c or 0) >= HOT_C
+    return "slowed_and_hot" if hot and not _at_rest(gpu) else "throttled_a_little"
+
+
+def _at_rest(gpu: Gpu) -> bool:
+    return "gpu_idle" in (gpu.reasons or ()) or (gpu.utilisation_percent is not None and gpu.utilisation_percent < 5)
+
+
 def _clocks(every: list[Gpu]) -> dict[str | None, float]:
     """The usual clock of the GPUs of a model that nothing holds down."""
     free: dict[str | None, list[int]] = {}
@@ -80,7 +91,9 @@ def _named(gpu: Gpu) -> str:
 def _of_node(node: str, some: list[Gpu], there: NodeGpus, free: int, clocks: dict[str | None, float]) -> Hypothesis:
     worst = next((gpu for gpu in some if _down(gpu, clocks.get(gpu.name))), some[0])
     strong = _down(worst, clocks.get(worst.name))
-    signals: tuple[str, ...] = ("throttled_hard",) if strong else ("throttled_a_little",)
+    signals: tuple[str, ...] = ("throttled_hard",) if strong else (_softly(worst),)
+    braked = [gpu for gpu in some if "hw_power_brake_slowdown" in (gpu.reasons or ()) and not _at_rest(gpu)]
+    signals += ("brake_on_all",) if len(braked) > 1 else ()
     signals += ("peers_not_throttled",) if free else ()
     return Hypothesis(
         CAUSE,
@@ -96,7 +109,7 @@ def _of_node(node: str, some: list[Gpu], there: NodeGpus, free: int, clocks: dic
 
 def _of_gpu(node: str, gpu: Gpu, there: NodeGpus, others: bool, peers: float | None) -> Hypothesis:
     strong = _down(gpu, peers)
-    signals: tuple[str, ...] = ("throttled_hard",) if strong else ("throttled_a_little",)
+    signals: tuple[str, ...] = ("throttled_hard",) if strong else (_softly(gpu),)
     signals += ("peers_not_throttled",) if others else ()
     return Hypothesis(
         CAUSE,

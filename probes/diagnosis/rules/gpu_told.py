@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.rules._gpu_sources import row_of
 
+# An Xid of the hardware is followed by a reset or a reboot, which an exporter does not outlive.
+LASTING = ("gpu.fell_off_bus", "gpu.memory_error", "gpu.nvlink_error", "gpu.driver_hang", "gpu.nvswitch_fabric")
+LINK, DRIVER = "gpu.nvlink_error", "gpu.driver_hang"
 THROTTLED, PCIE = "gpu.throttled", "gpu.pcie_degraded"
 BLOCKED, SWITCH = "gpu.p2p_blocked", "gpu.nvswitch_fabric"
 # Finding -> cause, signal.
@@ -17,6 +20,11 @@ TOLD = {
     "gpu.throttle_told": (THROTTLED, "check_says_throttled"),
     "gpu.pcie_width_told": (PCIE, "pcie_narrower_than_peers"),
     "gpu.pcie_told": (PCIE, "check_says_pcie"),
+    "gpu.aer_counted": (PCIE, "pcie_errors_counted"),
+    "gpu.task_stuck": (DRIVER, "task_waits_for_driver"),
+    "gpu.tasks_stuck": (DRIVER, "tasks_wait_for_driver"),
+    "gpu.copy_slow": (PCIE, "copies_slower_than_peers"),
+    "gpu.nvlink_slow": (LINK, "links_slower_than_peers"),
     "gpu.p2p_told": (BLOCKED, "check_says_no_peer"),
     "gpu.switch_told": (SWITCH, "gpu_fabric_not_ready"),
 }
@@ -29,7 +37,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen, finding in evidence.findings(*TOLD, XID):
         number = finding.subject.get("xid")
         row = row_of(number) if isinstance(number, int) else {}
-        cause, signal = TOLD.get(finding.code, (str(row.get("cause", "")), "last_xid_told"))
+        said = str(row.get("cause", ""))
+        cause, signal = TOLD.get(finding.code, (said, "last_xid_told" if said in LASTING else "last_xid_of_program"))
         if finding.code == XID and (cause not in FAULTS or row.get("weight") == "notice"):
             continue
         subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}

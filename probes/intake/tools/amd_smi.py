@@ -84,6 +84,10 @@ def _named(row: Mapping[str, str]) -> dict[str, str]:
             if pattern.fullmatch(key):
                 values.setdefault(name, value.strip("()"))
                 break
+    # amd-smi bad-pages: a page that waits for a reset, and one that could not be put aside.
+    for section, name in (("PENDING.", "remapped_rows.pending"), ("UN_RES.", "remapped_rows.failure")):
+        if any(key.upper().startswith(section) for key in row):
+            values[name] = "Yes"
     return values | held_back(row)
 
 

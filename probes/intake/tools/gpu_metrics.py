@@ -151,11 +151,11 @@ def _number(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
-def _host(text: str) -> str:
+def host(text: str) -> str:
     """The node that the labels name; "" where they name several."""
     nodes = Counter(one.node for one in samples(text[:262_144]) if one.node)
     plain = [node for node in nodes if re.fullmatch(r"[A-Za-z][\w.-]{0,62}", node)]
     return plain[0] if len(plain) == 1 else ""
 
 
-TOOL = Tool("GPU metrics of an exporter", "gpu.state", _fits, read, host=_host)
+TOOL = Tool("GPU metrics of an exporter", "gpu.state", _fits, read, host=host)
