@@ -142,3 +142,31 @@ def test_what_dcgm_says_of_a_gpu_is_a_cause_of_its_own() -> None:
     told = Seen("d", "n4", "gpu.verdicts", "ok", "", None, (finding,))
     found = diagnose([told]).verdict.hypothesis
     assert (found.cause, found.subject) == ("gpu.p2p_blocked", {"node": "n4", "gpu": 2})
+
+
+def limited(node: str, watts: float, clock: int = 1900) -> Seen:
+    rows = [
+        gpu(at, power_limit_w=watts, power_default_w=350.0, sm_mhz=clock, utilisation_percent=100) for at in range(4)
+    ]
+    return state(node, *rows)
+
+
+def test_a_node_whose_gpus_may_draw_much_less_than_all_others_is_throttled() -> None:
+    found = best("gpu.throttled", limited("n1", 350.0), limited("n2", 200.0, 1200), limited("n3", 350.0))
+    assert found is not None and found.hypothesis.nodes | {"n2"} == {"n2"}
+    assert found.hypothesis.subject["node"] == "n2"
+    assert "may draw only 200 W of 350 W" in str(diagnose([limited("n1", 350.0), limited("n2", 200.0)]).ranked)
+
+
+def test_a_limit_that_all_nodes_have_is_how_the_site_runs_them() -> None:
+    assert best("gpu.throttled", limited("n1", 250.0), limited("n2", 250.0)) is None
+    alone = best("gpu.throttled", limited("n1", 250.0))
+    assert alone is None or alone.probability < 0.5
+
+
+def test_gpus_at_work_by_the_driver_s_word_are_compared_where_their_use_is_not_told() -> None:
+    rows = [gpu(at, sm_mhz=1980 if at else 900, pstate="P0", reasons=("sw_power_cap",)) for at in range(5)]
+    found = best("gpu.throttled", state("n1", *rows))
+    assert found is not None and found.hypothesis.subject == {"node": "n1", "gpu": 0}
+    idle = [gpu(at, sm_mhz=1980 if at else 900, pstate="P0", reasons=("gpu_idle",)) for at in range(5)]
+    assert best("gpu.throttled", state("n1", *idle)) is None

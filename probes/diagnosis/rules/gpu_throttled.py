@@ -22,6 +22,7 @@ WORDS = {
 }
 BUSY = 80  # percent of use, judgement: below it clocks may be low for want of work
 HOT_C = 85  # judgement: makers' slowdown temperatures are 87 to 95 C
+CAPPED = 0.8  # of what it may draw by default, judgement: sites lower limits by a tenth to save power
 LEAST = 3  # peers that are compared with, judgement
 LOW = 0.75  # of the peers' clock, judgement: boards of one model differ by a few percent
 
@@ -42,6 +43,46 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 yield _of_gpu(node, gpu, there, free > 0, clocks.get(gpu.name))
     yield from _below_peers(nodes, every)
     yield from _sampled(evidence)
+    yield from _capped(nodes, every)
+
+
+def _capped(nodes: dict[str, NodeGpus], every: list[Gpu]) -> Iterator[Hypothesis]:
+    """Somebody, or the machine's controller, lets GPUs draw less than their makers and their peers do."""
+    limits: dict[str | None, list[float]] = {}
+    for gpu in every:
+        if gpu.power_limit_w:
+            limits.setdefault(gpu.name, []).append(gpu.power_limit_w)
+    for node, there in nodes.items():
+        low = {key: (gpu, full) for key, gpu in there.gpus.items() if (full := _lowered(gpu, limits.get(gpu.name, [])))}
+        others = {limit for name in {gpu.name for gpu, _ in low.values()} for limit in limits.get(name, [])}
+        alike = others <= {gpu.power_limit_w for gpu, _ in low.values()}
+        if not low or (alike and len(nodes) > 1):  # what is so on all nodes is how the site runs them
+            continue
+        key, (gpu, full) = next(iter(low.items()))
+        says = f"may draw only {gpu.power_limit_w:g} W of {full:g} W"
+        whole = len(low) > 1
+        yield Hypothesis(
+            CAUSE,
+            ({"node": node} if node else {}) if whole else _subject(node, gpu),
+            f"{len(low)} GPUs of {node or 'a node'}: {_named(gpu)} {says}"
+            if whole
+            else f"On {node or 'a node'} {_named(gpu)} {says}",
+            (Reason(f"{_named(gpu)} {says}", there.refs[key]),),
+            ("power_limit_low",),
+            against=(
+                Reason("a lower limit may be meant, and costs speed only where the limit is reached", there.refs[key]),
+            ),
+            would_change=("the same limit on all nodes of the job",),
+            nodes=frozenset(),
+        )
+
+
+def _lowered(gpu: Gpu, limits: list[float]) -> float | None:
+    """What it might draw, where it may draw much less."""
+    if not gpu.power_limit_w:
+        return None
+    full = gpu.power_default_w or (max(limits) if len(limits) > LEAST else None)
+    return full if full and gpu.power_limit_w < CAPPED * full else None
 
 
 def _reason(gpu: Gpu) -> str:
@@ -62,6 +103,13 @@ def _softly(gpu: Gpu) -> str:
 
 def _at_rest(gpu: Gpu) -> bool:
     return "gpu_idle" in (gpu.reasons or ()) or (gpu.utilisation_percent is not None and gpu.utilisation_percent < 5)
+
+
+def _busy(gpu: Gpu) -> bool:
+    """By its use; where that is not told, by the driver's word that it is not idle, in its highest state."""
+    if gpu.utilisation_percent is not None:
+        return gpu.utilisation_percent >= BUSY
+    return gpu.pstate == "P0" and gpu.reasons is not None and "gpu_idle" not in gpu.reasons
 
 
 def _clocks(every: list[Gpu]) -> dict[str | None, float]:
@@ -126,12 +174,12 @@ def _below_peers(nodes: dict[str, NodeGpus], every: list[Gpu]) -> Iterator[Hypot
     """Busy as its peers of the same model, and clearly slower clocked, whatever the driver says of why."""
     busy: dict[str | None, list[Gpu]] = {}
     for one in every:
-        if one.sm_mhz is not None and (one.utilisation_percent or 0) >= BUSY:
+        if one.sm_mhz is not None and _busy(one):
             busy.setdefault(one.name, []).append(one)
     fastest = {name: max(one.sm_mhz or 0 for one in some) for name, some in busy.items()}
     for node, there in nodes.items():
         for key, gpu in there.gpus.items():
-            if _reason(gpu) or gpu.sm_mhz is None or (gpu.utilisation_percent or 0) < BUSY:
+            if _reason(gpu) or gpu.sm_mhz is None or not _busy(gpu):
                 continue
             if gpu.sm_mhz >= LOW * fastest[gpu.name]:  # nearly all: only few are compared with all others
                 continue
