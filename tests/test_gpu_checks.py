@@ -185,3 +185,26 @@ def test_bad_pages_that_wait_for_a_reset_are_memory_that_is_broken_and_retired_o
 def test_the_words_of_other_runtimes_and_debuggers_name_the_cause(tmp_path: Path, line: str, cause: str) -> None:
     found = judged(tmp_path, "rank3.log", line + "\n").hypothesis
     assert (found.cause, found.subject.get("rank")) == (cause, 3)
+
+
+SEEN = (
+    "Every 5.0s: nvidia-smi --query-gpu=index,utilization.gpu,power.draw --format=csv     "
+    "gpu-22: Wed May 14 20:31:08 2025\n\n"
+    "index, utilization.gpu [%], power.draw [W]\n"
+    + "".join(f"{at}, {0 if at == 5 else 100} %, {82.2 if at == 5 else 131.2} W\n" for at in range(8))
+)
+
+
+def test_an_idle_gpu_among_waiting_ones_counts_where_the_last_step_was_well_before_the_look(tmp_path: Path) -> None:
+    (tmp_path / "gpu-22").mkdir()
+    (tmp_path / "gpu-22" / "watch.txt").write_text(SEEN)
+    steps = "2025-05-14 20:{0}:41 step 3990 loss 2.614 tgs 2210\n2025-05-14 20:{0}:57 step 3992 loss 2.620 tgs 2208\n"
+    before = judged(tmp_path, "train.log", steps.format("02")).hypothesis
+    assert (before.cause, before.subject["node"], before.subject["gpu"]) == ("gpu.silent_stall", "gpu-22", 5)
+    assert judged(tmp_path, "train.log", steps.format("31")).hypothesis.cause == "unknown"
+
+
+def test_the_last_xid_of_a_gpu_that_computes_is_over(tmp_path: Path) -> None:
+    told = {"XID_ERRORS": 94, "GPU_UTIL": 99, "POWER_USAGE": 640}
+    lines = [f'DCGM_FI_DEV_{name}{{gpu="1",UUID="a",Hostname="hx-4"}} {value}' for name, value in told.items()]
+    assert judged(tmp_path, "m.prom", "\n".join(lines)).hypothesis.cause == "unknown"

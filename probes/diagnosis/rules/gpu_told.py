@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.gpus import NodeGpus, gpus_of
 from probes.diagnosis.rules._gpu_sources import row_of
 
 # An Xid of the hardware is followed by a reset or a reboot, which an exporter does not outlive.
 LASTING = ("gpu.fell_off_bus", "gpu.memory_error", "gpu.nvlink_error", "gpu.driver_hang", "gpu.nvswitch_fabric")
+FULL, WORKING_W = 90, 250.0  # judgement: in a collective that waits an H100 draws 120 to 200 W (recorded)
 LINK, DRIVER = "gpu.nvlink_error", "gpu.driver_hang"
 THROTTLED, PCIE = "gpu.throttled", "gpu.pcie_degraded"
 BLOCKED, SWITCH = "gpu.p2p_blocked", "gpu.nvswitch_fabric"
@@ -34,6 +36,7 @@ FAULTS = ("gpu.fell_off_bus", "gpu.memory_error", "gpu.nvlink_error", "gpu.nvswi
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    gpus = gpus_of(evidence)
     for seen, finding in evidence.findings(*TOLD, XID):
         number = finding.subject.get("xid")
         row = row_of(number) if isinstance(number, int) else {}
@@ -41,6 +44,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         cause, signal = TOLD.get(finding.code, (said, "last_xid_told" if said in LASTING else "last_xid_of_program"))
         if finding.code == XID and (cause not in FAULTS or row.get("weight") == "notice"):
             continue
+        there = gpus.get(seen.node)
+        at_work = finding.code == XID and there is not None and _computes(there, finding.subject.get("gpu"))
+        against = (Reason("that GPU is at work now", seen.ref),) if at_work else ()
         subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}
         subject |= {name: value for name, value in finding.subject.items() if name in ("gpu", "bus_id")}
         weak = finding.severity != "bad"
@@ -49,10 +55,17 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             subject,
             f"On {seen.node or 'a node'} {finding.says}",
             (Reason(finding.says, seen.ref),),
-            (signal,),
+            (signal, *(("works_now",) if at_work else ())),
+            against=against,
             would_change=("the same check passing a second time",),
             nodes=frozenset() if weak else frozenset({seen.node}),
         )
+
+
+def _computes(there: NodeGpus, index: object) -> bool:
+    """Fully used, and at more power than a GPU that waits."""
+    gpu = next((gpu for gpu in there.gpus.values() if gpu.index == index), None)
+    return gpu is not None and (gpu.utilisation_percent or 0) >= FULL and (gpu.power_w or 0.0) >= WORKING_W
 
 
 RULE = Rule((THROTTLED, PCIE, BLOCKED, *FAULTS), judge)
