@@ -18,6 +18,9 @@ from probes.intake.tools import (
     dcgmi_nvlink,
     gpu_bandwidth,
     gpu_metric_xids,
+    gpustat,
+    nvidia_smi_p2p,
+    nvidia_smi_pmon,
     nvidia_smi_rows,
     nvsm,
     stuck_in_driver,
@@ -208,3 +211,58 @@ def test_the_last_xid_of_a_gpu_that_computes_is_over(tmp_path: Path) -> None:
     told = {"XID_ERRORS": 94, "GPU_UTIL": 99, "POWER_USAGE": 640}
     lines = [f'DCGM_FI_DEV_{name}{{gpu="1",UUID="a",Hostname="hx-4"}} {value}' for name, value in told.items()]
     assert judged(tmp_path, "m.prom", "\n".join(lines)).hypothesis.cause == "unknown"
+
+
+def test_gpustat_is_read_as_text_and_as_json() -> None:
+    text = (
+        "gpu-017             Wed May 14 20:31:08 2025  535.161.08\n"
+        "[0] NVIDIA A100-SXM4-80GB | 61'C,  99 %,  412 / 400 W | 72311 / 81920 MB | alice(72300M)\n"
+        "[1] NVIDIA A100-SXM4-80GB | 34°C,   0 % |     3 / 81920 MB |\n"
+    )
+    assert tool_of(text, "x.txt") is gpustat.TOOL and gpustat.TOOL.host(text) == "gpu-017"
+    first, second = gpustat.read(text).gpus
+    assert (first.temperature_c, first.utilisation_percent, first.power_w, first.power_limit_w) == (
+        61,
+        99,
+        412.0,
+        400.0,
+    )
+    assert (second.temperature_c, second.utilisation_percent, second.memory_used_mib, second.power_w) == (
+        34,
+        0,
+        3,
+        None,
+    )
+    one = {"index": 4, "utilization.gpu": 7, "power.draw": 88, "memory.used": 12, "processes": []}
+    said = {"hostname": "gpu-9", "gpus": [one]}
+    gpu = gpustat.read(json.dumps(said)).gpus[0]
+    assert (gpu.index, gpu.utilisation_percent, gpu.power_w, gpustat.TOOL.host(json.dumps(said))) == (
+        4,
+        7,
+        88.0,
+        "gpu-9",
+    )
+
+
+def test_pmon_tells_the_use_of_a_gpu_by_all_its_processes() -> None:
+    text = (
+        "# gpu         pid   type     sm    mem    enc    dec    command\n"
+        "# Idx           #    C/G      %      %      %      %    name\n"
+        "    0      21001     C     60     12      -      -    python\n"
+        "    0      21009     C     38      2      -      -    python\n"
+        "    1          -     -      -      -      -      -    -\n"
+        "    0      21001     C     62     12      -      -    python\n"
+        "    0      21009     C     36      2      -      -    python\n"
+    )
+    assert [(one.gpu, one.samples, one.sm_percent) for one in nvidia_smi_pmon.read(text).gpus] == [
+        (0, 2, 98.0),
+        (1, 1, 0.0),
+    ]
+
+
+def test_a_gpu_that_reaches_no_other_has_lost_its_links_and_where_none_does_the_machine_may_be_so() -> None:
+    rows = [["X" if a == b else "NS" if 2 in (a, b) else "OK" for b in range(4)] for a in range(4)]
+    facts = nvidia_smi_p2p.read("".join(f" GPU{at}\t{chr(9).join(row)}\n" for at, row in enumerate(rows)))
+    assert [(one.code, one.subject) for one in nvidia_smi_p2p.findings(facts)] == [("gpu.nvlink_inactive", {"gpu": 2})]
+    none = nvidia_smi_p2p.read(" GPU0\tX\tCNS\n GPU1\tCNS\tX\n")
+    assert [one.code for one in nvidia_smi_p2p.findings(none)] == ["gpu.p2p_not_supported"]

@@ -213,8 +213,8 @@ LINES_OF_LAUNCHERS: Told = [
         {"name": "Invalid __global__ write"},
     ),
     (
-        '========= Program hit cudaErrorIllegalAddress (error 700) due to "an illegal memory access was encountered" on '
-        "CUDA API call to cudaMemcpyAsync.",
+        '========= Program hit cudaErrorIllegalAddress (error 700) due to "an illegal memory access was encountered" '
+        "on CUDA API call to cudaMemcpyAsync.",
         "cuda_error",
         {"code": 700, "name": "an illegal memory access was encountered"},
     ),

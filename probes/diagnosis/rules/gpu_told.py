@@ -28,6 +28,7 @@ TOLD = {
     "gpu.copy_slow": (PCIE, "copies_slower_than_peers"),
     "gpu.nvlink_slow": (LINK, "links_slower_than_peers"),
     "gpu.p2p_told": (BLOCKED, "check_says_no_peer"),
+    "gpu.p2p_not_supported": (BLOCKED, "no_pair_has_peer_access"),
     "gpu.switch_told": (SWITCH, "gpu_fabric_not_ready"),
 }
 XID = "gpu.xid_told"
