@@ -19,6 +19,7 @@ from probes.intake.tools import (
     gpu_bandwidth,
     gpu_metric_xids,
     gpustat,
+    nvidia_smi_csv,
     nvidia_smi_p2p,
     nvidia_smi_pmon,
     nvidia_smi_rows,
@@ -266,3 +267,9 @@ def test_a_gpu_that_reaches_no_other_has_lost_its_links_and_where_none_does_the_
     assert [(one.code, one.subject) for one in nvidia_smi_p2p.findings(facts)] == [("gpu.nvlink_inactive", {"gpu": 2})]
     none = nvidia_smi_p2p.read(" GPU0\tX\tCNS\n GPU1\tCNS\tX\n")
     assert [one.code for one in nvidia_smi_p2p.findings(none)] == ["gpu.p2p_not_supported"]
+
+
+def test_what_stands_above_the_header_of_a_query_is_passed_over() -> None:
+    text = "# 09:12:43 30 Jul\nindex, temperature.gpu, utilization.gpu [%]\n0, 93, 100 %\n1, 60, 98 %\n"
+    assert tool_of(text, "gpu.csv") is nvidia_smi_csv.TOOL
+    assert [(gpu.index, gpu.temperature_c) for gpu in nvidia_smi_csv.read(text).gpus] == [(0, 93), (1, 60)]

@@ -170,3 +170,9 @@ def test_gpus_at_work_by_the_driver_s_word_are_compared_where_their_use_is_not_t
     assert found is not None and found.hypothesis.subject == {"node": "n1", "gpu": 0}
     idle = [gpu(at, sm_mhz=1980 if at else 900, pstate="P0", reasons=("gpu_idle",)) for at in range(5)]
     assert best("gpu.throttled", state("n1", *idle)) is None
+
+
+def test_the_fault_of_a_program_with_a_name_no_rank_has_is_less_sure_unless_a_log_tells_of_it_too() -> None:
+    ours = best("gpu.app_fault", log("n1", f"[  100.000000] {FAULT.format('python3.11', 'COMPUTE')}"))
+    other = best("gpu.app_fault", log("n1", f"[  100.000000] {FAULT.format('sim_fluid', 'COMPUTE')}"))
+    assert ours is not None and other is not None and other.probability < 0.8 < ours.probability

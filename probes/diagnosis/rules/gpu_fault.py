@@ -174,6 +174,7 @@ def _hypothesis(evidence: Evidence, group: list[Fault], there: NodeGpus, first: 
         subject["switch" if finding.code == "kernel.sxid" else "bus_id"] = bus_id
     if index is not None and one_gpu:
         subject["gpu"] = index
+    told = next(evidence.job.said("cuda_error"), None) is not None
     users = _users(evidence, node, index, group) if one_gpu else frozenset()
     signals = [one.signal for one in group if one.cause == cause]
     against: list[Reason] = []
@@ -192,6 +193,8 @@ def _hypothesis(evidence: Evidence, group: list[Fault], there: NodeGpus, first: 
     if cause == PROGRAM and all(_not_the_job(one) for one in group if one.cause == cause):
         signals.append("fault_of_another_program")
         against.append(Reason(f"the program is called {root.process}: hardly a rank of a job", root.seen.ref))
+    elif cause == PROGRAM and root.process and not _RANK.match(root.process) and not told:
+        signals.append("perhaps_of_another_program")
     weak = all(one.signal in WEAK for one in group if one.cause == cause) or still is False
     weak = weak or root.old == "yes"
     reasons = [Reason(one.finding.says, one.seen.ref) for one in group[:8]]
