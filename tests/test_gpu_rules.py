@@ -176,3 +176,11 @@ def test_the_fault_of_a_program_with_a_name_no_rank_has_is_less_sure_unless_a_lo
     ours = best("gpu.app_fault", log("n1", f"[  100.000000] {FAULT.format('python3.11', 'COMPUTE')}"))
     other = best("gpu.app_fault", log("n1", f"[  100.000000] {FAULT.format('sim_fluid', 'COMPUTE')}"))
     assert ours is not None and other is not None and other.probability < 0.8 < ours.probability
+
+
+def test_heat_alone_counts_where_no_clock_tells_how_far_it_is_held_down() -> None:
+    unknown = best("gpu.throttled", state("n1", gpu(0, reasons=HOT, temperature_c=91), gpu(1)))
+    a_third = best(
+        "gpu.throttled", state("n1", gpu(0, reasons=HOT, temperature_c=86, sm_mhz=1305, sm_max_mhz=1980), gpu(1))
+    )
+    assert unknown is not None and a_third is not None and a_third.probability < 0.4 < unknown.probability

@@ -95,10 +95,11 @@ def _down(gpu: Gpu, peers: float | None) -> bool:
     return bool(gpu.sm_mhz is not None and full and gpu.sm_mhz <= full / 2)
 
 
-def _softly(gpu: Gpu) -> str:
+def _softly(gpu: Gpu, peers: float | None) -> str:
     """Where its clock does not tell how far it is held down."""
     hot = "hw_thermal_slowdown" in (gpu.reasons or ()) and (gpu.temperature_c or 0) >= HOT_C
-    return "slowed_and_hot" if hot and not _at_rest(gpu) else "throttled_a_little"
+    known = gpu.sm_mhz is not None and (gpu.sm_max_mhz or peers)
+    return "slowed_and_hot" if hot and not known and not _at_rest(gpu) else "throttled_a_little"
 
 
 def _at_rest(gpu: Gpu) -> bool:
@@ -139,7 +140,7 @@ def _named(gpu: Gpu) -> str:
 def _of_node(node: str, some: list[Gpu], there: NodeGpus, free: int, clocks: dict[str | None, float]) -> Hypothesis:
     worst = next((gpu for gpu in some if _down(gpu, clocks.get(gpu.name))), some[0])
     strong = _down(worst, clocks.get(worst.name))
-    signals: tuple[str, ...] = ("throttled_hard",) if strong else (_softly(worst),)
+    signals: tuple[str, ...] = ("throttled_hard",) if strong else (_softly(worst, clocks.get(worst.name)),)
     braked = [gpu for gpu in some if "hw_power_brake_slowdown" in (gpu.reasons or ()) and not _at_rest(gpu)]
     signals += ("brake_on_all",) if len(braked) > 1 else ()
     signals += ("peers_not_throttled",) if free else ()
@@ -157,7 +158,7 @@ def _of_node(node: str, some: list[Gpu], there: NodeGpus, free: int, clocks: dic
 
 def _of_gpu(node: str, gpu: Gpu, there: NodeGpus, others: bool, peers: float | None) -> Hypothesis:
     strong = _down(gpu, peers)
-    signals: tuple[str, ...] = ("throttled_hard",) if strong else (_softly(gpu),)
+    signals: tuple[str, ...] = ("throttled_hard",) if strong else (_softly(gpu, peers),)
     signals += ("peers_not_throttled",) if others else ()
     return Hypothesis(
         CAUSE,
