@@ -45,6 +45,7 @@ WORDS = (
         "onnect timeout [", "connectFullMesh",
         "cannot be retrieved", "keep-alive", "etected dead node",
         "death signal", "got signal", "restart worker group", "Killing subprocess",
+        "of the above exception", "of the following exception", "etcd.Etcd",
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
@@ -61,11 +62,14 @@ WORDS = (
         "Using network", "NET/", "CCL version", " -> ", "Channel ", "opCount",
         "ootstrap", "GPU Direct", " set ", " qpn ", "retrying",
         "ax locked memory", "emlock", "ulimit -l",
-        "opology file", "=== System", "+ NVL[", " - GPU/", "(UUID: GPU-",
+        "opology file", "=== System", "+ NVL[", " - GPU/", "(UUID: GPU-", "simple order", "Pattern ",
+        "XML graph",
+        "run_id  ", "rdzv_backend  ", "rdzv_endpoint  ", "min_nodes  ",
     )),
     ("words", 4, 4, (
         "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
         "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
+        "izer state", "izer_state", ".pt", ".ckpt", ".safetensors", ".distcp", ".zarr", "_states",
     )),
     ("words", 6, 12, ("ffected ranks", "MxRtt/Rnk", "elative performance", "Rank=", "across ranks (", "...: (")),
     ("words", 1, 2, (

@@ -8,6 +8,7 @@
     [1] 12:00:00 [SUCCESS] gpu-017  pssh
     $ dmesg -T               a prompt and what was typed; also root@gpu-017:~#, [root@gpu-017 ~]#, gpu-017#, gpu-017:~ #
     Every 2.0s: amd-smi monitor    gpu-017: Wed May 14 20:31:08 2025      watch
+    $ for h in n1 n2; do echo "# $h"; ...     then each line that holds n1 or n2 alone, however it is marked
 
 Shape    parts_of(text) -> Parts, none when it is one file
 Errors   none
@@ -22,12 +23,14 @@ from dataclasses import dataclass
 
 from probes.core import lines_of
 from probes.intake import bug_report, metrics
-from probes.intake.commands import Asked, asked
+from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
-from probes.intake.tools._text import time_in
+from probes.intake.tables import by_rows
+from probes.intake.tools import launch
+from probes.intake.watching import watched
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
@@ -47,9 +50,6 @@ _PROMPT = re.compile(
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
 _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
-_WATCH = re.compile(
-    r"Every \d{1,6}[.,]\d{1,2}s: (\S[^\n]{0,400}?)(?: {2,400}([A-Za-z0-9][\w.-]{0,62}): (\S[^\n]{4,40}))?$"
-)
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
@@ -79,6 +79,8 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if names := _prefixed(head):
         return _by_prefix(text, names)
+    if rows := by_rows(text):
+        return [Part((node,), label, told) for node, label, told in rows]
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
     known = alike(found[2].strip() for found in marked)
     frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
@@ -159,39 +161,54 @@ def _may_head(line: str) -> bool:
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
     home = nodes = ()  # type: tuple[str, ...]
-    label, body, now, seen = "", list[str](), Asked(), None  # type: str, list[str], Asked, float | None
+    label, body, now, loop = "", list[str](), Asked(), frozenset[str]()
+    seen: float | None = None
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
         found = _heading(lines, at, known, frames) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
-        if found is None:
+        turn = _turn(lines[at], loop) if loop and count < MOST_PARTS and not (found and found[2]) else ""
+        if found is None and not turn:
             body.append(lines[at])
             at += 1
             continue
         if any(line.strip() for line in body):
             yield from _cut(nodes, label, body, now, seen)
             count += 1
+        if turn or found is None:  # the loop's next turn, of the same command
+            nodes, body = (turn,), []
+            at += 1
+            continue
         taken, who, command = found
         home = () if who is None else who or home
         if command and who is not None:
             now = asked(command)
+            loop = looped(command)
         elif who is None:
             now = Asked()
         nodes = (now.node,) if command and now.node else home
         if command and now.node and not now.command:
             home = nodes  # ssh without a command: what follows was typed there
+        if command and launch.tells(command):  # its options tell something by themselves
+            host = "".join(nodes[:1]) or _at_prompt(lines[at])
+            yield Part(nodes, "launch", f"{host}$ {command}\n")
         if command or who:
             label = _label(now.command or command, typed=bool(now.command))
-        body, seen = [], _seen_at(lines[at])
+        body, seen = [], look.at if (look := watched(lines[at])) else None
         at += taken
     if any(line.strip() for line in body):
         yield from _cut(nodes, label, body, now, seen)
 
 
-def _seen_at(line: str) -> float | None:
-    """When watch printed it."""
-    found = _WATCH.match(line.rstrip()[:2000])
-    return time_in(found[3]) if found and found[3] else None
+def _at_prompt(line: str) -> str:
+    found = _PROMPT.match(line)
+    return (found[1] or found[2] or "") if found else ""
+
+
+def _turn(line: str, loop: frozenset[str]) -> str:
+    """The node of a line that names it and nothing else: `# n1`, `== n1 ==`, `n1:`."""
+    name = line.strip(" \t#=*+-<>[]:|~_") if len(line) < 200 else ""
+    return name if name in loop else ""
 
 
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, seen: float | None) -> Iterator[Part]:
@@ -224,8 +241,8 @@ def _heading(
     marked = _MARKED.match(line) or _OPEN.match(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
-    if watched := _WATCH.match(line):
-        return 1, (watched[2],) if watched[2] and _typed_on(watched[2], True) else (), watched[1]
+    if look := watched(line):
+        return 1, (look.node,) if _typed_on(look.node, True) else (), look.command
     if prompt := _PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
         if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
