@@ -70,6 +70,7 @@ class Gpu:
     pcie_gen_max: int | None = None
     pcie_width: int | None = None
     pcie_width_max: int | None = None
+    pcie_replays: int | None = None  # packets sent again over PCIe, since the driver loaded
     pids: tuple[int, ...] = ()  # compute processes, in the node's own PID namespace
     fabric_state: str | None = None  # not supported, not started, in progress, completed
     fabric_status: str | None = None  # success, or an error in words

@@ -97,6 +97,7 @@ def gpu_of(values: Mapping[str, str]) -> Gpu:
         pcie_gen_max=row.whole("pcie_gen_max", "pcie.link.gen.max"),
         pcie_width=row.whole("pcie_width", "pcie.link.width.current"),
         pcie_width_max=row.whole("pcie_width_max", "pcie.link.width.max"),
+        pcie_replays=row.whole("pcie_replays", "pcie.replays"),
         fabric_state=(row.word("fabric_state", "fabric.state") or "").lower() or None,
         fabric_status=(row.word("fabric_status", "fabric.status") or "").lower() or None,
         missing=row.missing,

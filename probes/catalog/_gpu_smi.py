@@ -216,6 +216,7 @@ def _gpu(bus: str, lines: list[str]) -> Gpu:
         pcie_gen_max=block.integer("pcie_gen_max", (*link, "PCIe Generation", "Max")),
         pcie_width=block.integer("pcie_width", (*link, "Link Width", "Current"), unit="x"),
         pcie_width_max=block.integer("pcie_width_max", (*link, "Link Width", "Max"), unit="x"),
+        pcie_replays=block.integer("pcie_replays", ("PCI", "Replays Since Reset")),
         pids=_pids(block),
         fabric_state=(block.word("fabric_state", ("Fabric", "State")) or "").lower() or None,
         fabric_status=(block.word("fabric_status", ("Fabric", "Status")) or "").lower() or None,

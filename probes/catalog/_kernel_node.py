@@ -187,7 +187,7 @@ class NodeLines:
         """`pcieport 0000:00:03.0:    [12] Timeout                (First)` below a bus error of the same device."""
         if self.bus_error and self.bus_error[0] in line.text:
             bit, _, name = line.text.partition(" [")[2].partition("] ")
-            if number(bit.strip(), 2) is not None and name:
+            if number(bit.strip(), 2) is not None and name and not name.startswith("error status"):
                 self.bus_error[1].add("errors", name.partition("(First)")[0].strip()[:40], 8)
         return False
 

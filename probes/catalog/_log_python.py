@@ -33,6 +33,22 @@ _CUDA = (
         r"nvidia-container-cli: requirement error: (?P<name>unsatisfied condition: [\w<>=., ]{3,80})",
     ),
     shape("cuda_error", "GPU is lost", r"(?P<name>GPU is lost)"),
+    shape("cuda_error", "Out of memory while", r"(?P<name>Out of memory) while (?:trying to allocate|allocating)"),
+    shape("cuda_error", "OUT_OF_MEMORY", r"(?P<name>(?:CUDA_ERROR|HSA_STATUS_ERROR)_OUT_OF_(?:MEMORY|RESOURCES))"),
+    shape("cuda_error", "OutOfMemory", r"(?P<name>(?:cudaError|hipError)(?:Memory|OutOfMemory)\w{0,12})"),
+    # ROCm's runtime, when it ends the process
+    shape("cuda_error", "Memory access fault by GPU", r"(?P<name>Memory access fault by GPU)"),
+    shape("cuda_error", "HW Exception by GPU", r"HW Exception by GPU [^\n]{1,60}reason ?: ?(?P<name>[\w ]{3,40})"),
+    shape("cuda_error", "HSA_STATUS_ERROR_", r"aborting with error ?: ?(?P<name>HSA_STATUS_ERROR_\w{3,50})"),
+    # compute-sanitizer, cuda-memcheck and cuda-gdb
+    shape("cuda_error", "Invalid __", r"(?P<name>Invalid __(?:global|shared|local)__ (?:read|write|atomic))"),
+    shape(
+        "cuda_error",
+        "Program hit ",
+        r'Program hit [^"\n]{1,80}\(error (?P<code>\d{1,4})\) due to "(?P<name>[^"]{3,100})"',
+    ),
+    shape("cuda_error", "CUDA Exception: ", r"CUDA Exception: (?P<name>[A-Z][\w -]{3,60})"),
+    shape("cuda_error", "CUDA_EXCEPTION_", r"CUDA_EXCEPTION_\d{1,2}, (?P<name>[A-Z][\w -]{3,60})"),
     shape("cuda_error", "_STATUS_", r"(?P<name>(?:CUBLAS|CUDNN|CUSPARSE|CUFFT)_STATUS_\w{3,40})"),
 )
 

@@ -38,6 +38,8 @@ WORDS = (
         "failed (exitcode", "shared memory", "No space left", "DataLoader", "exited unexpectedly",
         "finished reduction", "did not receive grad", "ready twice", "Duplicate GPU", "the same GPU", "/dev/shm",
         "ready only once", "recvValue", "clients joined", "worker_count", "DeviceCount", "GPU is lost", "] Signal: ",
+        "Invalid __", "Program hit ", "CUDA Exception: ", "CUDA_EXCEPTION_",
+        "Out of memory while", "OUT_OF_MEMORY", "OutOfMemory", "access fault by GPU", "HW Exception by", "HSA_STATUS_",
         "memory limit", "OUT_OF_ME", "NODE_FAIL", "PREEMPTED", "TIMEOUT",
         "CANCELLED by", "ibv_", "NET/OFI", "Too many open", "quota exceeded", "SO_ERROR",
         "onnect timeout [", "connectFullMesh",

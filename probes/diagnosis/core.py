@@ -22,7 +22,7 @@ class Seen:
     """One reading as diagnosis sees it: the latest of one probe on one node.
 
     `ref` names it in every claim: "node/probe", or the file for what people brought. `facts` are typed, None unless
-    the outcome is ok.
+    the outcome is ok. `at`: when it was seen, by the node's own clock and as if its zone were UTC, where a file tells.
     """
 
     ref: str
@@ -32,6 +32,7 @@ class Seen:
     why: str
     facts: Any
     findings: tuple[Finding, ...]
+    at: float | None = None
 
 
 def seen(reading: Reading, ref: str = "") -> Seen:
@@ -39,7 +40,7 @@ def seen(reading: Reading, ref: str = "") -> Seen:
     capture = reading.capture
     why = reading.parse_error or capture.why
     name = ref or f"{capture.node}/{capture.probe}"
-    return Seen(name, capture.node, capture.probe, reading.outcome, why, reading.facts, reading.findings)
+    return Seen(name, capture.node, capture.probe, reading.outcome, why, reading.facts, reading.findings, capture.at)
 
 
 @dataclass(frozen=True, slots=True)

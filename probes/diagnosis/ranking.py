@@ -184,7 +184,17 @@ def _from_two_sides(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
                 found[:] = [
                     _together(other, one) if other is others[0] else other for other in found if other is not one
                 ]
+        _place_the_unplaced(found)
     return [one for found in by_cause.values() for one in found]
+
+
+def _place_the_unplaced(alike: list[Hypothesis]) -> None:
+    """A line that names neither node nor rank is of the one place where the same was found."""
+    unplaced = [one for one in alike if not one.subject]
+    placed = [one for one in alike if one.subject]
+    if len(unplaced) == len(placed) == 1:
+        both = _together(placed[0], unplaced[0])
+        alike[:] = [replace(both, says=placed[0].says)]
 
 
 def _folded(alike: list[Hypothesis]) -> list[Hypothesis]:

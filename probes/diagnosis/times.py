@@ -24,6 +24,7 @@ MARGIN_S = 60.0  # judgement: logs of one moment are this close
 LONG_S = 6 * 3600.0  # judgement: what happened so long before the last sign of the job did not stop it
 STEP_S = 120.0  # judgement: a step that is under way may still end after a fault
 ZONES_S = 14 * 3600.0
+DAYS_S = 3 * 86400.0  # judgement: of an incident people bring what is hours old, seldom days
 _FORMS = (
     "%Y-%m-%d %H:%M:%S",
     "%a %b %d %H:%M:%S %Y",
@@ -87,6 +88,9 @@ class Times:
         rows = (_SPAN.findall(event.text) for event in lost)
         self.of_rows = [span for row in rows if len(row) > 1 and (span := _span(*row[-2:])) is not None]
 
+        stamps = [local(seen.facts.last) for seen in evidence.of("host.kernel_log") if seen.facts is not None]
+        self.newest = max((at for at in stamps if at is not None), default=None)  # line of any kernel log, as printed
+
     @property
     def lasted(self) -> float | None:
         """How long the job is known to have run: from its first sign to its last step."""
@@ -111,6 +115,10 @@ class Times:
             _before(self.corrected(node, at), stamp, self.last, STEP_S),
             _before(self.corrected(node, at), stamp, self.last_sign, LONG_S),
         ]
+        told = any(end is not None for ends in (self.first, self.last, self.last_sign) for end in ends)
+        if not told and (mine := local(stamp)) is not None and self.newest is not None:
+            # Nothing tells when the job ran. But somebody looked after the newest line of all nodes' logs.
+            return "perhaps" if apart(self.newest, mine) > DAYS_S else ""
         return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
 
     def over(self, node: str, at: float | None, stamp: str = "") -> bool:
@@ -152,6 +160,19 @@ def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
     if gap > ZONES_S + margin:
         return "yes"
     return "perhaps" if gap > margin else ""
+
+
+def seconds_between(first_at: float | None, first: str, last_at: float | None, last: str) -> float | None:
+    """Between two lines of one log: by their times, as printed, or as seconds after boot."""
+    if first_at is not None and last_at is not None:
+        return last_at - first_at
+    begin, end = local(first), local(last)
+    if begin is None or end is None:
+        try:
+            begin, end = float(first[:20]), float(last[:20])
+        except ValueError:
+            return None
+    return end - begin
 
 
 def apart(later: float, earlier: float) -> float:

@@ -39,10 +39,10 @@ class Item:
     only until the walk goes on to the next file. `size` is None where it is not known without unpacking it all. `path`
     is None for a member of an archive. `mtime`: seconds since the epoch, when it was last written as far as the
     folder or the archive says; what copies or unpacks may change it. `node`: whose it is, where something in the file
-    around it says so.
+    around it says so. `seen_at`: when it was seen, where a heading around it says so, by the node's own clock.
     """
 
-    __slots__ = ("_data", "_stream", "binary", "cut_lines", "inside", "mtime", "node", "path", "ref", "size")
+    __slots__ = ("_data", "_stream", "binary", "cut_lines", "inside", "mtime", "node", "path", "ref", "seen_at", "size")
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Item:
         node: str = "",
     ) -> None:
         self.ref, self.inside, self.size, self.path, self.mtime, self.node = ref, inside, size, path, mtime, node
+        self.seen_at: float | None = None
         self._stream = stream
         self.cut_lines = 0  # that were too long to be read whole
         head = _without_hole(data, stream)

@@ -19,7 +19,11 @@ _LAST = re.compile(r"(?:^|[._-])(\d{1,5})$")  # fr.0, stderr_3, 0
 _GLUED = re.compile(r"(\d{1,6})$")  # a prefix with the rank behind it, as torch writes dumps
 _FORMS = (".txt", ".log", ".json", ".out", ".err", ".stderr", ".stdout", ".pickle", ".pkl", ".dump", ".trace", ".gz",
     ".bz2", ".xz", ".bin", ".dat", ".raw")  # fmt: skip
-_NO_RANK = re.compile(r"(?:^|[^a-z])(?:slurm|job|jobid|pid|attempt|node|host|gpu|step|epoch|iter)[_.-]?\d", re.I)
+_NO_RANK = re.compile(
+    r"(?:^|[^a-z])(?:slurm|job|jobid|pid|attempt|node|host|gpu|step|epoch|iter)[_.-]?\d"
+    r"|_-{1,2}[a-z][a-z-]{0,20}_\d{1,9}$",
+    re.I,
+)  # the value of an option of the command that is the name
 _LOCAL = re.compile(r"\d{1,4}")
 
 

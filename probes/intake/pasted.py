@@ -6,7 +6,8 @@
     ----- / gpu-017 / -----  dshbak and clush -b, also folded: gpu-[017-020]
     gpu-017 | CHANGED | rc=0 >>     ansible
     [1] 12:00:00 [SUCCESS] gpu-017  pssh
-    $ dmesg -T               a prompt and what was typed; also root@gpu-017:~# and [root@gpu-017 ~]#
+    $ dmesg -T               a prompt and what was typed; also root@gpu-017:~#, [root@gpu-017 ~]#, gpu-017#, gpu-017:~ #
+    Every 2.0s: amd-smi monitor    gpu-017: Wed May 14 20:31:08 2025      watch
     $ for h in n1 n2; do echo "# $h"; ...     then each line that holds n1 or n2 alone, however it is marked
 
 Shape    parts_of(text) -> Parts, none when it is one file
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.core import lines_of
+from probes.intake import bug_report, metrics
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
@@ -28,6 +30,7 @@ from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
 from probes.intake.tools import launch
+from probes.intake.watching import watched
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
@@ -42,7 +45,7 @@ _ANSIBLE = re.compile(
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
     r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
-    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| |(?=\$ )))?"
+    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80} ?| |(?=[#$])))?"
     r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
@@ -60,10 +63,16 @@ class Part:
     nodes: tuple[str, ...]
     label: str
     text: str
+    at: float | None = None  # when it was seen, where a heading tells it
 
 
 def parts_of(text: str) -> list[Part]:
     """The files in it, at least two or one with a name; [] when it is one file by itself."""
+    if bug_report.is_report(text):
+        told = bug_report.sections(text)
+        return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
+    if nodes := metrics.by_node(text):
+        return [Part((node,), "", body) for node, body in nodes.items()]
     text = _SHELL.sub("", text)
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
@@ -94,7 +103,7 @@ def _timed(parts: list[Part]) -> list[Part]:
         if re.match(r"date(?:_|$)", part.label) and _TIME.search(told[:80]):
             when = told.split("\n")[0][:80]
         elif when and _COUNTS.search(part.label) and told[:1] not in "[{":
-            part = Part(part.nodes, part.label, f"{when}\n{part.text}")
+            part = Part(part.nodes, part.label, f"{when}\n{part.text}", part.at)
         found.append(part)
     return found
 
@@ -140,13 +149,20 @@ def _by_prefix(text: str, names: set[str]) -> list[Part]:
 
 
 def _may_head(line: str) -> bool:
-    return line[:1] in "=#*~<>+_-[$" or " | " in line[:80] or "$ " in line[:120] or "# " in line[:120]
+    return (
+        line[:1] in "=#*~<>+_-[$"
+        or line.startswith("Every ")
+        or " | " in line[:80]
+        or "$ " in line[:120]
+        or "# " in line[:120]
+    )
 
 
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
     home = nodes = ()  # type: tuple[str, ...]
     label, body, now, loop = "", list[str](), Asked(), frozenset[str]()
+    seen: float | None = None
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
@@ -157,7 +173,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
             at += 1
             continue
         if any(line.strip() for line in body):
-            yield from _cut(nodes, label, body, now)
+            yield from _cut(nodes, label, body, now, seen)
             count += 1
         if turn or found is None:  # the loop's next turn, of the same command
             nodes, body = (turn,), []
@@ -178,10 +194,10 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
             yield Part(nodes, "launch", f"{host}$ {command}\n")
         if command or who:
             label = _label(now.command or command, typed=bool(now.command))
-        body = []
+        body, seen = [], look.at if (look := watched(lines[at])) else None
         at += taken
     if any(line.strip() for line in body):
-        yield from _cut(nodes, label, body, now)
+        yield from _cut(nodes, label, body, now, seen)
 
 
 def _at_prompt(line: str) -> str:
@@ -195,7 +211,7 @@ def _turn(line: str, loop: frozenset[str]) -> str:
     return name if name in loop else ""
 
 
-def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked) -> Iterator[Part]:
+def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, seen: float | None) -> Iterator[Part]:
     """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
     for."""
     names = _prefixed([line for line in body if line.strip()][:400], 0.8) if now.many else set()
@@ -206,7 +222,7 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked) -> Ite
         columns = heading(now.command)
         if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
             head = f"{columns}\n"
-        yield Part(part.nodes, label, head + part.text)
+        yield Part(part.nodes, label, head + part.text, seen)
 
 
 def _heading(
@@ -225,6 +241,8 @@ def _heading(
     marked = _MARKED.match(line) or _OPEN.match(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
+    if look := watched(line):
+        return 1, (look.node,) if _typed_on(look.node, True) else (), look.command
     if prompt := _PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
         if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):

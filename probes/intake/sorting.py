@@ -32,7 +32,18 @@ from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import below_a_tool, log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, beside, environment, launch, native_stacks, packet_log, process_table, tools_of
+from probes.intake.tools import (
+    Tool,
+    beside,
+    environment,
+    launch,
+    native_stacks,
+    packet_log,
+    process_table,
+    stuck_in_driver,
+    tools_of,
+)
+from probes.intake.tools._text import taken_at
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -140,7 +151,9 @@ class _Sorter:
                 # What the file is called may be the node of parts without one, as a folder's name is.
                 inside = item.inside.parent / (node or stem(item.name)) / (label or item.name)
                 ref = f"{item.ref}: {' '.join(one for one in (node, label) if one)}".removesuffix(": ")[:1000]
-                self._take_apart(Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime), nested + 1)
+                one = Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime)
+                one.seen_at = part.at if part.at is not None else item.seen_at
+                self._take_apart(one, nested + 1)
                 count += 1
         if count > 1 and len(self.brought.unread) - before == count:
             del self.brought.unread[before:]
@@ -193,6 +206,8 @@ class _Sorter:
             # Who takes the CPU, be it of the job or not.
             if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
                 self._tool(item, process_table.TOOL, known.text)
+            if known.kind == "ps" and stuck_in_driver.fits(known.text[:HEAD], item.name):
+                self._tool(item, stuck_in_driver.TOOL, known.text)
             if known.kind == "ps" and launch.tells(known.text[:HEAD]):
                 self._tool(item, launch.TOOL, known.text)
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
@@ -222,7 +237,8 @@ class _Sorter:
             self._unread(item, "several files in one, of which none has a known form")
 
     def _of_node(self, item: Item, probe: str, text: str) -> bool:
-        reading = catalog.read(Capture("", probe, "ok", text.encode("utf-8", "replace")))
+        seen_at = item.seen_at if item.seen_at is not None else taken_at(text)
+        reading = catalog.read(Capture("", probe, "ok", text.encode("utf-8", "replace"), at=seen_at))
         if reading.parse_error:
             self._unread(item, reading.parse_error)
             return False
@@ -249,10 +265,11 @@ class _Sorter:
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
         judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
+        seen_at = item.seen_at if item.seen_at is not None else taken_at(text)
         found = tool.by_node(text) if tool.by_node is not None else {tool.host(text): tool.read(text)}
         for host, told in found.items():
             facts = tool.named(told, str(item.inside))
-            reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(judge(facts)))
+            reading = Reading(Capture("", tool.probe, "ok", at=seen_at), facts, None, tuple(judge(facts)))
             self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, host))
             if isinstance(facts, Cluster):
                 self.brought.named |= {pod.node for pod in facts.pods} - {""}

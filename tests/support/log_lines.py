@@ -208,6 +208,23 @@ LINES_OF_LAUNCHERS: Told = [
         {"code": 802, "name": "system not yet initialized"},
     ),
     (
+        "========= Invalid __global__ write of size 4 bytes",
+        "cuda_error",
+        {"name": "Invalid __global__ write"},
+    ),
+    (
+        '========= Program hit cudaErrorIllegalAddress (error 700) due to "an illegal memory access was encountered" '
+        "on CUDA API call to cudaMemcpyAsync.",
+        "cuda_error",
+        {"code": 700, "name": "an illegal memory access was encountered"},
+    ),
+    ("CUDA Exception: Warp Illegal Address", "cuda_error", {"name": "Warp Illegal Address"}),
+    (
+        'Thread 1 "python" received signal CUDA_EXCEPTION_14, Warp Illegal Address.',
+        "cuda_error",
+        {"name": "Warp Illegal Address"},
+    ),
+    (
         "gpu-a:1:2 [0] misc/nvmlwrap.cc:187 NCCL WARN nvmlDeviceGetHandleByPciBusId() failed: GPU is lost",
         "cuda_error",
         {"name": "GPU is lost", "more.host": "gpu-a"},

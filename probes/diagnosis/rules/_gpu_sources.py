@@ -81,6 +81,11 @@ class Fault:
         return tuple(getattr(self.event, "pids", ())) + (() if own is None else (own,))
 
     @property
+    def process(self) -> str:
+        """The program that the line names, often a victim; "" where none is."""
+        return str(getattr(self.event, "process", "")).replace("<unknown>", "")
+
+    @property
     def peer(self) -> bool:
         """Whether the driver's sub-code points at the other end of an NVLink."""
         return self.xid == 149 and bool(set(getattr(self.event, "subcodes", ())) & OF_PEER)

@@ -14,7 +14,7 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, listed, node_of, when, whom
 
 PROGRAM, MEMORY, NVLINK, SWITCH = "gpu.app_fault", "gpu.memory_error", "gpu.nvlink_error", "gpu.nvswitch_fabric"
-OFF_BUS = "gpu.fell_off_bus"
+OFF_BUS, DRIVER = "gpu.fell_off_bus", "gpu.driver_hang"
 # Words of cudaGetErrorString -> cause, signal.
 NAMES = (
     ("GPU is lost", OFF_BUS, "gpu_lost_told"),
@@ -27,10 +27,22 @@ NAMES = (
     ("invalid program counter", PROGRAM, "illegal_access"),
     ("illegal instruction", PROGRAM, "illegal_access"),
     ("operation not supported on global/shared address space", PROGRAM, "illegal_access"),
+    ("Memory access fault by GPU", PROGRAM, "illegal_access"),
+    ("HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION", PROGRAM, "illegal_access"),
+    ("HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", PROGRAM, "illegal_access"),
+    ("HSA_STATUS_ERROR_EXCEPTION", PROGRAM, "launch_failure"),
+    ("GPU Hang", DRIVER, "gpu_hang_told"),
+    ("Invalid __", PROGRAM, "illegal_access"),
+    ("Illegal Address", PROGRAM, "illegal_access"),
+    ("Illegal Instruction", PROGRAM, "illegal_access"),
+    ("Misaligned Address", PROGRAM, "illegal_access"),
+    ("Out-of-range Address", PROGRAM, "illegal_access"),
+    ("Assert", PROGRAM, "assert_on_gpu"),
     ("unspecified launch failure", PROGRAM, "launch_failure"),
 )
 # Error 802, also as a traceback or NCCL passes it on: of the fabric of a whole node, whichever rank meets it.
 NOT_READY = ("error 802", "system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY")
+TOLD_BY_KERNEL = ("kernel.gpu_problem", "kernel.gpu_off_bus", "kernel.xid", "gpu.ecc_uncorrected")
 NAN_CHECKS = ("checkForNaN", "CheckForNaN", "nan_check")
 
 
@@ -38,6 +50,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     found: list[tuple[Said, str, str]] = []
     for one in evidence.job.said("cuda_error"):
         named = next((row for row in NAMES if row[0] in one[0].text), None)
+        if named is not None and named[1] == DRIVER and evidence.findings(*TOLD_BY_KERNEL):
+            continue  # the kernel tells why
         if named is not None and not _by_nan_check(evidence, one):
             found.append((one, named[1], named[2]))
     yield from _not_ready(evidence)
@@ -55,7 +69,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if event.rank is not None and not whole:
             subject["rank"] = event.rank
         who = f"Rank {event.rank}" if event.rank is not None else "A rank"
-        words = {PROGRAM: "broke a rule of CUDA", MEMORY: "met an error of its GPU's memory", OFF_BUS: "lost its GPU"}
+        words = {
+            PROGRAM: "broke a rule of CUDA",
+            MEMORY: "met an error of its GPU's memory",
+            OFF_BUS: "lost its GPU",
+            DRIVER: "lost its GPU to a hang",
+        }
         yield Hypothesis(
             cause,
             subject,
@@ -106,4 +125,4 @@ def _by_nan_check(evidence: Evidence, one: Said) -> bool:
     return any(said[0].rank == event.rank or (said[0].rank is None and said[1] is log) for said in checks)
 
 
-RULE = Rule((PROGRAM, MEMORY, NVLINK, SWITCH, OFF_BUS), judge)
+RULE = Rule((PROGRAM, MEMORY, NVLINK, SWITCH, OFF_BUS, DRIVER), judge)

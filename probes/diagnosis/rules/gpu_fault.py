@@ -1,4 +1,4 @@
-"""A GPU at fault: by the kernel log's Xids, off the bus with or without one, silent, or out of memory.
+"""A GPU at fault: by the kernel log's Xids, off the bus with or without one, or silent.
 
 The earliest and most severe of a node leads. What follows from it (Xid 45 and 43, 154 on every GPU, NVLink errors of
 its peers) is told under it and blames no other GPU. What was before the job, or is over by the GPU's own word, does not
@@ -7,13 +7,13 @@ lead either.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.gpus import NodeGpus, gpus_of
-from probes.diagnosis.job import quoted
 from probes.diagnosis.rules._gpu_sources import (
     DRIVER,
     MEMORY,
@@ -28,7 +28,8 @@ from probes.diagnosis.rules._gpu_sources import (
 from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.times import times_of
 
-FULL = "gpu.out_of_memory"
+_RANK = re.compile(r"python|pt_|ray|torch|train|mpi|nccl|all_\w{1,20}_perf|deepspeed|megatron", re.I)
+_DESKTOP = re.compile(r"X(?:org|wayland)?$|blender|gnome|kwin|chrom|firefox|steam|matlab|vglrun|vnc|obs$", re.I)
 BURST_S = 180.0  # NVSentinel: lines that belong together are at most 3 min apart
 # Of one node, what the first makes appear on other GPUs: their links, their program, and calls into the driver.
 FOLLOWS = {
@@ -68,7 +69,6 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     # One program runs on all nodes: the earliest is its first fault, the others follow when their peer is gone.
     programs.sort(key=lambda one: one[0])
     yield from _one_program([found for _, found in programs])
-    yield from _out_of_memory(evidence)
 
 
 def _one_program(some: Sequence[Hypothesis]) -> Iterator[Hypothesis]:
@@ -174,6 +174,7 @@ def _hypothesis(evidence: Evidence, group: list[Fault], there: NodeGpus, first: 
         subject["switch" if finding.code == "kernel.sxid" else "bus_id"] = bus_id
     if index is not None and one_gpu:
         subject["gpu"] = index
+    told = next(evidence.job.said("cuda_error"), None) is not None
     users = _users(evidence, node, index, group) if one_gpu else frozenset()
     signals = [one.signal for one in group if one.cause == cause]
     against: list[Reason] = []
@@ -189,6 +190,11 @@ def _hypothesis(evidence: Evidence, group: list[Fault], there: NodeGpus, first: 
         against.append(Reason(f"{_named(index, bus_id)} answers and reports no such error", found[1] if found else ""))
     if first:
         signals.append("gpu_fault_first")
+    if cause == PROGRAM and all(_not_the_job(one) for one in group if one.cause == cause):
+        signals.append("fault_of_another_program")
+        against.append(Reason(f"the program is called {root.process}: hardly a rank of a job", root.seen.ref))
+    elif cause == PROGRAM and root.process and not _RANK.match(root.process) and not told:
+        signals.append("perhaps_of_another_program")
     weak = all(one.signal in WEAK for one in group if one.cause == cause) or still is False
     weak = weak or root.old == "yes"
     reasons = [Reason(one.finding.says, one.seen.ref) for one in group[:8]]
@@ -206,6 +212,12 @@ def _hypothesis(evidence: Evidence, group: list[Fault], there: NodeGpus, first: 
         ranks=frozenset() if weak else users,
         nodes=frozenset() if weak else frozenset({node}),
     )
+
+
+def _not_the_job(fault: Fault) -> bool:
+    """Whether the line names a program that draws: by the engine that it used, or by its name."""
+    draws = "ENGINE GRAPHICS" in getattr(fault.event, "text", "") and not _RANK.match(fault.process)
+    return bool(fault.process) and (draws or bool(_DESKTOP.match(fault.process)))
 
 
 def _named(index: int | None, bus_id: str) -> str:
@@ -277,23 +289,4 @@ def _uses(visible: object, local_rank: int | None, index: int | None) -> bool:
     return int(mine) == index
 
 
-def _out_of_memory(evidence: Evidence) -> Iterator[Hypothesis]:
-    full = [one for one in evidence.job.said("cuda_error") if "out of memory" in one[0].text.lower()]
-    for event, log, seen in full[:1] if all(one[0].rank is None for one in full) else ():
-        node = {"node": seen.node} if seen.node else {}
-        says = f"A rank{f' on {seen.node}' if seen.node else ''} ran out of GPU memory"
-        yield Hypothesis(FULL, node, says, (quoted(event, log, seen),), ("cuda_out_of_memory",))
-    for event, log, seen in (one for one in full if one[0].rank is not None):
-        view = evidence.job.view(event.rank)
-        yield Hypothesis(
-            FULL,
-            view.subject,
-            f"{view.headline} ran out of GPU memory",
-            (quoted(event, log, seen),),
-            ("cuda_out_of_memory",),
-            ranks=frozenset({event.rank}),
-            nodes=frozenset({view.node}),
-        )
-
-
-RULE = Rule((OFF_BUS, MEMORY, NVLINK, SWITCH, DRIVER, PROGRAM, FULL), judge)
+RULE = Rule((OFF_BUS, MEMORY, NVLINK, SWITCH, DRIVER, PROGRAM), judge)

@@ -6,22 +6,28 @@ The width never changes at idle. The generation does: generation 1 at idle is po
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from probes.catalog._gpu_facts import Gpu
+from probes.catalog._kernel_events import Aer
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.gpus import gpus_of, usual
-from probes.diagnosis.times import times_of
+from probes.diagnosis.times import seconds_between, times_of
 
 CAUSE = "gpu.pcie_degraded"
 BUSY = 50  # percent of use, judgement
 STORM = 1000  # corrected errors, judgement: a bad link prints thousands, a good one a few
+AN_HOUR, LEAST_S = 30, 600.0  # corrected errors an hour over so many seconds, judgement: a good link has a few a day
+REPLAYS, TIMES = 1000, 20  # packets sent again, and how often more than the usual peer; judgement
 ALL_ONES = 63
+GPU_DRIVERS = ("nvidia ", "amdgpu ")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _links(evidence)
     yield from _on_bus(evidence)
     yield from _errors(evidence)
+    yield from _replays(evidence)
 
 
 def _links(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -66,7 +72,8 @@ def _found(node: str, gpu: Gpu, says: str, ref: str, signal: str) -> Hypothesis:
     subject: dict[str, str | int] = {"node": node} if node else {}
     subject |= {"bus_id": gpu.bus_id} if gpu.bus_id else {}
     subject |= {} if gpu.index is None else {"gpu": gpu.index}
-    name = f"GPU {gpu.index} ({gpu.bus_id})" if gpu.index is not None else f"GPU {gpu.bus_id}"
+    name = f"GPU {gpu.bus_id}" if gpu.index is None else f"GPU {gpu.index}"
+    name += f" ({gpu.bus_id})" if gpu.index is not None and gpu.bus_id else ""
     strong = signal == "pcie_narrower_than_peers"
     return Hypothesis(
         CAUSE,
@@ -104,23 +111,48 @@ def _on_bus(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _errors(evidence: Evidence) -> Iterator[Hypothesis]:
     """Advanced Error Reporting in the kernel log."""
-    times = times_of(evidence)
+    times, gpus = times_of(evidence), gpus_of(evidence)
     for seen in evidence.of("host.kernel_log"):
         said = [finding for finding in seen.findings if finding.code == "kernel.aer"]
         for event, finding in zip(seen.facts.aer, said, strict=False):
             if finding.severity == "info" or times.old(seen.node, event.last_at, event.last):
                 continue
             serious = {"fatal": "pcie_fatal_errors", "nonfatal": "pcie_uncorrected_errors"}
-            signal = serious.get(event.severity, "pcie_error_storm" if event.count >= STORM else "pcie_some_errors")
+            signal = serious.get(event.severity, _corrected(event))
+            there = gpus.get(seen.node)
+            is_gpu = event.text.startswith(GPU_DRIVERS) or (there is not None and there.at(event.device) is not None)
+            subject: dict[str, str | int] = {"bus_id" if is_gpu else "device": event.device}
             yield Hypothesis(
                 CAUSE,
-                {"node": seen.node, "device": event.device} if seen.node else {"device": event.device},
+                {"node": seen.node, **subject} if seen.node else subject,
                 f"On {seen.node or 'a node'} {finding.says}",
                 (Reason(finding.says, seen.ref),),
                 (signal,),
                 would_change=("no more of these lines after a reseat",),
                 nodes=frozenset({seen.node}) if signal != "pcie_some_errors" else frozenset(),
             )
+
+
+def _corrected(event: Aer) -> str:
+    """How many there are, or how fast they come: the kernel prints some of them only."""
+    if event.count >= STORM:
+        return "pcie_error_storm"
+    lasted = seconds_between(event.first_at, event.first, event.last_at, event.last)
+    steady = lasted is not None and lasted >= LEAST_S and event.count * 3600 / lasted >= AN_HOUR
+    return "pcie_error_rate" if steady else "pcie_some_errors"
+
+
+def _replays(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Packets that were sent again, against the other GPUs of the model: totals alone are noise."""
+    nodes = gpus_of(evidence)
+    every = [(node, key, gpu) for node, there in nodes.items() for key, gpu in there.gpus.items()]
+    for node, key, gpu in every:
+        if (gpu.pcie_replays or 0) < REPLAYS:
+            continue
+        peers = [one.pcie_replays for _, _, one in every if one is not gpu and one.pcie_replays is not None]
+        if peers and (gpu.pcie_replays or 0) >= TIMES * max(median(peers), 1):
+            says = f"has sent {gpu.pcie_replays} packets again over PCIe, its peers about {median(peers):.0f}"
+            yield _found(node, gpu, says, nodes[node].refs[key], "pcie_replays_above_peers")
 
 
 RULE = Rule((CAUSE,), judge)

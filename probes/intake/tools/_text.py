@@ -44,6 +44,17 @@ def time_in(line: str) -> float | None:
     return None
 
 
+_TAKEN = re.compile(
+    r"^Timestamp {1,60}: ([^\n]{10,40})$|^([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\s{0,20}$", re.M
+)
+
+
+def taken_at(text: str) -> float | None:
+    """When a tool says at the head of its output that it was asked: nvidia-smi, with -q and without."""
+    found = _TAKEN.search(text[:2000])
+    return time_in((found[1] or found[2]).strip()) if found else None
+
+
 def looks(text: str) -> Iterator[tuple[float | None, str]]:
     """(time, text of that look). A line with a time heads what comes after it; where the text begins with no time and
     ends with one, each time stands behind its look."""

@@ -17,37 +17,38 @@ from probes.catalog._gpu_facts import GpuState
 from probes.catalog._gpu_rows import gpu_of
 from probes.core import ParseError, clean, lines_of
 from probes.intake.tools import Tool
+from probes.intake.tools._amd_held import held_back
+from probes.intake.tools._amd_tables import is_table, lines_by_card, table
 
 _GPU = re.compile(r"GPU: (\d{1,3})\s{0,8}$")
 _PAIR = re.compile(r"(\s{1,24})([A-Z][A-Z0-9_]{1,40}): ?([^\n]{0,120})$")
-_TABLE = re.compile(r"GPU {1,12}(?:XCP {1,12})?POWER {1,12}|GPU {1,12}(?:XCP {1,12})?PVIOL ")
 # key of the tool, as a pattern -> our name. The first that fits a key counts.
 _KEYS = tuple(
     (re.compile(pattern, re.I), name)
     for pattern, name in (
         (r"PCI Bus|.*\bBDF", "pci.bus_id"),
         (r"Card Series|Card Model|MARKET_NAME|.*MARKET_NAME", "name"),
-        (r"Temperature \(Sensor (?:junction|hotspot)\).*|.*TEMPERATURE\.HOTSPOT.*", "temperature.gpu"),
-        (r"Average Graphics Package Power.*|Current Socket Graphics Package Power.*|.*SOCKET_POWER", "power.draw"),
+        (
+            r"Temperature \(Sensor (?:junction|hotspot)\).*|.*TEMPERATURE\.HOTSPOT.*|HOTSPOT_TEMPERATURE",
+            "temperature.gpu",
+        ),
+        (
+            r"Average Graphics Package Power.*|Current Socket Graphics Package Power.*|.*SOCKET_POWER|POWER_USAGE",
+            "power.draw",
+        ),
         (r"Max Graphics Package Power.*|.*MAX_POWER", "power.limit"),
-        (r"x\.GFX_CLOCK", "clocks.sm"),
-        (r"GPU use \(%\)|.*GFX_ACTIVITY", "utilization.gpu"),
+        (r"x\.GFX_CLOCK|GFX_CLO?C?K|.*CLOCK\.GFX(?:_0)?\.CLK", "clocks.sm"),
+        (r".*CLOCK\.GFX(?:_0)?\.MAX_CLK", "clocks.max.sm"),
+        (r"sclk clock speed:?", "clocks.sm"),
+        (r"GPU use \(%\)|.*GFX_ACTIVITY|GFX", "utilization.gpu"),
         (r".*TOTAL_UNCORRECTABLE(?:_COUNT)?", "ecc.errors.uncorrected.volatile.total"),
         (r".*TOTAL_CORRECTABLE(?:_COUNT)?", "ecc.errors.corrected.volatile.total"),
+        (r".*PCIE\.REPLAY_COUNT|PCIe Replay Count|PCIE_REPLAY", "pcie.replays"),
         (r".*PCIE\.WIDTH", "pcie.link.width.current"),
         (r".*BUS\.MAX_PCIE_WIDTH", "pcie.link.width.max"),
         (r"Driver version|.*DRIVER\.VERSION", "driver_version"),
     )
 )
-_COLUMNS = {  # of amd-smi monitor, ROCm 6.0 to 7.0 -> names of _named, or keys that it knows
-    "POWER": "x.SOCKET_POWER",
-    "GPU_TEMP": "x.TEMPERATURE.HOTSPOT",
-    "GPU_T": "x.TEMPERATURE.HOTSPOT",
-    "GFX_UTIL": "x.GFX_ACTIVITY",
-    "GFX%": "x.GFX_ACTIVITY",
-    "GFX_CLOCK": "x.GFX_CLOCK",
-    "GFX_CLK": "x.GFX_CLOCK",
-}
 MOST = 512
 
 
@@ -59,7 +60,7 @@ def _fits(head: str, name: str) -> bool:
             '"gpu":' in start and any(f'"{key}"' in head for key in ("bdf", "ecc", "pcie", "asic", "power"))
         )
     first = next((line for line in lines_of(body[:4096]) if line.strip()), "")
-    return bool(_GPU.match(first) or _TABLE.match(first) or ("ROCm System Management" in body[:600]))
+    return bool(_GPU.match(first) or is_table(body[:8192]) or ("ROCm System Management" in body[:600]))
 
 
 def read(text: str) -> GpuState:
@@ -69,7 +70,7 @@ def read(text: str) -> GpuState:
     elif _GPU.match(body.partition("\n")[0]):
         rows, driver = _blocks(body), None
     else:
-        rows, driver = _table(body), None
+        rows, driver = lines_by_card(body) or table(body), None
     if not rows:
         raise ParseError("rocm-smi or amd-smi: expected a GPU, found none")
     return GpuState(driver, tuple(gpu_of(_named(row)) for row in rows[:MOST]), len(rows))
@@ -81,9 +82,13 @@ def _named(row: Mapping[str, str]) -> dict[str, str]:
     for key, value in row.items():
         for pattern, name in _KEYS:
             if pattern.fullmatch(key):
-                values.setdefault(name, value)
+                values.setdefault(name, value.strip("()"))
                 break
-    return values
+    # amd-smi bad-pages: a page that waits for a reset, and one that could not be put aside.
+    for section, name in (("PENDING.", "remapped_rows.pending"), ("UN_RES.", "remapped_rows.failure")):
+        if any(key.upper().startswith(section) for key in row):
+            values[name] = "Yes"
+    return values | held_back(row)
 
 
 def _json(body: str) -> tuple[list[dict[str, str]], str | None]:
@@ -129,28 +134,6 @@ def _blocks(text: str) -> list[dict[str, str]]:
                 rows[-1][".".join([*(name for _, name in stack), found[2]])] = found[3].strip()
             elif len(stack) < 6:
                 stack.append((indent, found[2]))
-    return rows
-
-
-def _table(text: str) -> list[dict[str, str]]:
-    """amd-smi monitor and rocm-smi's box: which GPUs answer, and their memory errors where there is a column."""
-    rows: list[dict[str, str]] = []
-    names: list[str] = []
-    for line in lines_of(text, 600):
-        words = line.split()
-        if words[:1] in (["GPU"], ["Device"]):
-            names = words
-        elif names and words and words[0].isdecimal() and len(words[0]) < 4:
-            row = {"index": words[0]}
-            joined = [word for word in words if word not in ("W", "%", "MHz", "MB", "°C", "Mb/s", "GB")]
-            if len(joined) == len(names):
-                told = dict(zip(names, joined, strict=True))
-                row["TOTAL_UNCORRECTABLE"] = told.get("DOUBLE_ECC", "")
-                row["TOTAL_CORRECTABLE"] = told.get("SINGLE_ECC", "")
-                row |= {ours: told[theirs] for theirs, ours in _COLUMNS.items() if theirs in told}
-            rows.append(row)
-        elif "PROCESS INFO" in line:
-            break
     return rows
 
 

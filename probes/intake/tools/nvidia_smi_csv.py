@@ -8,12 +8,14 @@ Errors   ParseError when a row has another number of values than the header
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from probes.catalog._gpu_facts import GpuState
 from probes.catalog._gpu_rows import gpu_of
 from probes.core import ParseError, clean, lines_of
 from probes.intake.tools import Tool
 
+ABOVE = 4  # lines that may stand above the header
 _UNIT = re.compile(r"\s{0,4}\[[^\]]{1,12}\]$")
 _KNOWN = re.compile(
     r"(?:^|, ?)(?:pci\.bus_id|gpu_bus_id|temperature\.gpu|utilization\.gpu|pstate|power\.draw|driver_version"
@@ -29,7 +31,10 @@ def _fits(head: str, name: str) -> bool:
 
 
 def _first(text: str) -> str:
-    return next((line for line in lines_of(text[:65536], 16384) if line.strip()), "")
+    """The header. What somebody wrote above it, such as when it was taken, is none."""
+    lines = [line for line in islice(lines_of(text[:65536], 16384), 64) if line.strip()][:ABOVE]
+    known = next((line for line in lines if "," in line and len(_KNOWN.findall(line[:8192])) >= 2), "")
+    return known or (lines[0] if lines else "")
 
 
 def read(text: str) -> GpuState:
@@ -37,6 +42,7 @@ def read(text: str) -> GpuState:
     rows = [line for line in lines_of(text, 16384) if line.strip()]
     if not rows:
         raise ParseError("nvidia-smi csv: expected a header, found nothing")
+    rows = rows[rows.index(head) :] if (head := _first(text)) in rows else rows
     names = [_UNIT.sub("", part.strip()) for part in rows[0].split(",")]
     gpus, driver, count = {}, None, None
     for at, line in enumerate(rows[1:20_001]):

@@ -1,0 +1,44 @@
+"""A rank ran out of its GPU's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.job import quoted
+
+FULL = "gpu.out_of_memory"
+WORDS = (
+    "out of memory",
+    "out_of_memory",
+    "outofmemory",
+    "cudaerrormemoryallocation",
+    "oom when allocating",
+    "status_alloc_failed",
+)
+
+
+def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    full = [one for one in evidence.job.said("cuda_error") if any(word in one[0].text.lower() for word in WORDS)]
+    for event, log, seen in full[:1] if all(one[0].rank is None for one in full) else ():
+        node = {"node": seen.node} if seen.node else {}
+        says = f"A rank{f' on {seen.node}' if seen.node else ''} ran out of GPU memory"
+        yield Hypothesis(FULL, node, says, (quoted(event, log, seen),), (_signal(event.text),))
+    for event, log, seen in (one for one in full if one[0].rank is not None):
+        view = evidence.job.view(event.rank)
+        yield Hypothesis(
+            FULL,
+            view.subject,
+            f"{view.headline} ran out of GPU memory",
+            (quoted(event, log, seen),),
+            (_signal(event.text),),
+            ranks=frozenset({event.rank}),
+            nodes=frozenset({view.node}),
+        )
+
+
+def _signal(text: str) -> str:
+    return "library_alloc_failed" if "STATUS_ALLOC_FAILED" in text else "cuda_out_of_memory"
+
+
+RULE = Rule((FULL,), judge)
