@@ -86,6 +86,23 @@ _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
 _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
+# What collectors and people's own wrappers write before a logger's time or a rank's mark: `[gn-3:0] 2026-...`,
+# `(gn-3) 0: [2026-...`, `gn-3: 2026-...`, `worker-0 | 2026-...`, `[pod/train-0/main] 2026-...`. A number beside the name
+# may be a rank, a local rank or a task: it tells writers apart, no more.
+_NAMED = re.compile(
+    r"(?:\[(?:pod/)?([A-Za-z][\w.-]{0,62})(?:/[\w.-]{1,62})?(?::\d{1,7})?\]:?|\(([A-Za-z][\w.-]{0,62})\)"
+    r"|([A-Za-z][\w.-]{0,62})(?:[:>]| {1,8}\|))(?: {0,2}\d{1,7}[:>|])? {1,2}"
+    r"(?=\[?(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\d\d/\d\d/20\d\d |[IWEF]\d{3,4} \d\d:\d\d:|rank\d{1,7}\]"
+    r"|default\d{1,4}\]:))"
+)
+_LEVELS = frozenset(
+    ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "TRACE", "NOTICE", "date", "time")
+)
+# Right behind a time: `r9 ERROR`, `rank=9 step 4`, `[Rank 9] it=3`. What is said of another rank goes on otherwise.
+_BEHIND = re.compile(
+    r"(?i:\[rank ?(\d{1,7})\]:? ?|(?:rank[ =:]?|r)(\d{1,7})[:|]? "
+    r"(?=(?:INFO|WARN|ERROR|DEBUG|it(?:er\w{0,6})?\b|step|epoch|loss|s=|upd|batch)))"
+)
 _RAY = re.compile(r"\([\w.-]{1,60}(?:, rank=(\d{1,7}))?,? pid=(\d{1,9})(?:, ip=([0-9a-f.:]{1,45}))?\) ")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _GLOG = re.compile(
@@ -159,6 +176,8 @@ def one_line(text: str, zone: Zone, labels: Labels | None = None) -> Line:
         line.text, line.writer, line.host = line.text[label.end() :], label[1], labels.hosts.get(label[1], "")
     if host := _HOST.match(line.text):  # pdsh, DeepSpeed's launcher
         line.text, line.writer = line.text[host.end() :], line.writer + host[0]
+    elif (named := _NAMED.match(line.text)) and (name := named[1] or named[2] or named[3]) not in _LEVELS:
+        line.text, line.writer, line.host = line.text[named.end() :], line.writer + named[0], line.host or name
     for _ in range(6):
         before = line.text
         if before[:1] not in "[(IWEF0123456789 ":
@@ -208,6 +227,8 @@ def _time(line: Line, zone: Zone) -> None:
     else:
         return
     line.text = text[found.end() :]
+    if line.rank is None and (behind := _BEHIND.match(line.text)):
+        line.rank, line.text = int(behind[1] or behind[2]), line.text[behind.end() :]
     if moment is None:
         return
     seconds, fraction = moment

@@ -46,6 +46,7 @@ WAITS = (
 
 
 _OWN = ("traceback", "cuda_error")
+_AN_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Exception|exception)\b")
 _GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
 
 
@@ -145,11 +146,13 @@ class LogReader:
         self._blamed = _Blamed()
         self._times: dict[int | None, float] = {}
         self._stamps: dict[int | None, str] = {}
+        self._raises: int | None = None  # who logged an error just now: the traceback under it is of the same rank
         self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
         if line.rank is None:
             line.rank = self._rank
+        self._logged(line)
         self._add_failure(self._failures.take(line))
         told = self._failures.rank
         if told is not None:
@@ -176,10 +179,17 @@ class LogReader:
         if line.text.strip():
             self.tail.append(line.text)
 
+    def _logged(self, line: Line) -> None:
+        """Python's logging.exception() writes its own line with time and rank, and the traceback under it bare."""
+        if line.rank is not None or line.stamp:
+            self._raises = line.rank if line.stamp and _AN_ERROR.search(line.text[:200]) else None
+        elif self._raises is not None:
+            line.rank = self._raises
+
     def _add(self, event: LogEvent) -> None:
         # Where the rank has written no time, whatever stands before it in the file was written before.
         at = self._times.get(event.rank, self._times.get(None))
-        stamp = self._stamps.get(event.rank, self._stamps.get(None))
+        stamp = self._stamps.get(event.rank, self._stamps.get(None, max(self._stamps.values(), default=None)))
         if event.at is None and at is not None:
             event = dataclasses.replace(event, after=at)
         elif event.at is None and not event.stamp and stamp is not None:

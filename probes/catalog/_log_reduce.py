@@ -71,7 +71,7 @@ WORDS = (
         "ndexing", "acking",
     )),
     ("words", 1, 3, (
-        "float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch",
+        "float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch", "it=", "s=", "upd", "atch",
         "ather", "educe", "catter", "roadcast", "arrier", "sync",
     )),
 )  # fmt: skip
