@@ -89,6 +89,7 @@ KINDS: dict[str, str] = {
     "checkpoint": "wrote of a checkpoint",
     "compiling": "wrote that it compiles",
     "progress": "told of its progress",
+    "finished": "wrote that its work is done",
     "step_times": "told how long the parts of its steps take",
     "slow_rank": "is slower than the others, says a straggler detector",
 }

@@ -87,7 +87,7 @@ _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
 # What collectors and people's own wrappers write before a logger's time or a rank's mark: `[gn-3:0] 2026-...`,
-# `(gn-3) 0: [2026-...`, `gn-3: 2026-...`, `worker-0 | 2026-...`, `[pod/train-0/main] 2026-...`. A number beside the name
+# `(gn-3) 0: [2026-...`, `gn-3: 2026-...`, `worker-0 | 2026-...`, `[pod/train-0/main] 2026-...`. A number beside it
 # may be a rank, a local rank or a task: it tells writers apart, no more.
 _NAMED = re.compile(
     r"(?:\[(?:pod/)?([A-Za-z][\w.-]{0,62})(?:/[\w.-]{1,62})?(?::\d{1,7})?\]:?|\(([A-Za-z][\w.-]{0,62})\)"

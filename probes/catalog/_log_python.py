@@ -97,8 +97,8 @@ _STEP = (
     r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,120}?per iteration \(ms\): (?P<step_ms>\d{1,9}))?"
     r"(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
 )
-# Terse ones of people's own loops, `it=2200 loss=1.69`, `s=15000 loss=2.1 t=1.9`, `update 40 | lr 3e-4`: a measure beside
-# the number tells that it is a step.
+# Terse ones of people's own loops, `it=2200 loss=1.69`, `s=15000 loss=2.1 t=1.9`, `update 40 | lr 3e-4`: a measure
+# beside the number tells that it is a step.
 _SHORT = (
     r"(?<![\w./-])(?P<name>it|its|s|upd|updates?|num_updates|batch) ?[=: ] ?(?P<seq>\d{1,12})"
     r"(?: ?/ ?(?P<total>\d{1,12}))?\b"

@@ -20,6 +20,7 @@ from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line, Zone, log_lines
 from probes.catalog._log_python import NAN_CHECK
 from probes.catalog._log_runs import Runs, run_of
+from probes.catalog._log_shapes import least_ms
 from probes.catalog._log_timings import Timings
 
 FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last ones
@@ -43,8 +44,6 @@ WAITS = (
     "setup_missed",
     "collective_mismatch",
 )
-
-
 _OWN = ("traceback", "cuda_error")
 _AN_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Exception|exception)\b")
 _GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
@@ -97,6 +96,8 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
         base = dataclasses.replace(base, more={**base.more, "first_stamp": one.more.get("first_stamp", one.stamp)})
     at = one.at if one.at is not None else other.at
     more = base.more
+    if one.kind == "progress" and (took := [ms for event in (one, other) if (ms := least_ms(event)) is not None]):
+        more = {**more, "least_ms": min(took)}  # against which the newest step is slow
     if one.kind in (*_NEWEST, "nan") and (last := other.line or other.offset):
         more = {**more, "last_place": last}
     return dataclasses.replace(

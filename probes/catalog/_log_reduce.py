@@ -65,6 +65,10 @@ WORDS = (
         "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
         "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
     )),
+    ("words", 1, 3, (
+        "successfully finished", "exits successfully", "train_runtime", "stopped: `max_", "training is done",
+        "one training in", "raining ", "inished training", "reached", "xit",
+    )),
     ("words", 6, 12, ("ffected ranks", "MxRtt/Rnk", "elative performance", "Rank=", "across ranks (", "...: (")),
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",

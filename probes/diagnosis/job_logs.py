@@ -70,9 +70,10 @@ def _apart(job: Job) -> None:
         runs[id(log)] = max(runs.get(id(log), 0), run_of(event))
     kept: list[tuple[LogEvent, RankLog, Seen]] = []
     went_on = _WentOn(job)
+    other_runs = _of_other_runs(job)
     for one in job.events:
         event, log, _ = one
-        before = ends(event) and run_of(event) < runs[id(log)]
+        before = id(log) in other_runs or ends(event) and run_of(event) < runs[id(log)]
         before = before or (id(log) in goes_on and _place_in(event) < restarts.get(id(log), (0, 0)))
         before = before or went_on.after(event, log)
         (job.earlier if before or log.how == EARLIER or _before_its_process(job, event) else kept).append(one)
@@ -106,6 +107,26 @@ class _WentOn:
             if later > margin:
                 return True
         return False
+
+
+def _of_other_runs(job: Job) -> set[int]:
+    """Logs that had ended long before the log with the most steps began: of an earlier job in the same folder."""
+    spans: dict[int, tuple[float, float]] = {}
+    steps: dict[int, int] = {}
+    for event, log, _ in job.events:
+        words = (event.stamp, str(event.more.get("after_stamp", "")), str(event.more.get("first_stamp", "")))
+        times = [at for word in words if word[:2] == "20" and (at := local(word)) is not None]  # with its year
+        if event.at is not None and event.last_at is not None:
+            times += [event.at, event.last_at]
+        if times:
+            first, last = spans.get(id(log), (min(times), max(times)))
+            spans[id(log)] = min(first, *times), max(last, *times)
+        if event.kind == "progress":
+            steps[id(log)] = steps.get(id(log), 0) + event.count
+    most = max((log for log in steps if log in spans), key=lambda log: steps[log], default=None)
+    if most is None:
+        return set()
+    return {log for log, (_, last) in spans.items() if last < spans[most][0] - ZONES_S - OTHER_LOG_S}
 
 
 def _latest(one: float | None, other: float | None) -> float | None:

@@ -227,6 +227,10 @@ def _nothing(quiet: Sequence[str], on: Sequence[Reason], found: bool) -> Hypothe
     says = "What was found does not stop the job" if found else "No probe found anything wrong"
     if "training_advances" in quiet:
         says = "Training goes on, " + ("in spite of what was found" if found else "and no probe found anything wrong")
+    elif "steps_until_looked" in quiet:
+        says = "The job still made its steps when the nodes were looked at"
+    elif "ended_by_its_log" in quiet:
+        says = "The job had ended its work, says its log"
     elif "completed_by_scheduler" in quiet:
         says = "The job ended well, says the scheduler"
     elif "ended_after_work" in quiet:

@@ -24,6 +24,7 @@ MARGIN_S = 60.0  # judgement: logs of one moment are this close
 LONG_S = 6 * 3600.0  # judgement: what happened so long before the last sign of the job did not stop it
 STEP_S = 120.0  # judgement: a step that is under way may still end after a fault
 ZONES_S = 14 * 3600.0
+AGO_S = 14 * 86_400.0  # judgement: nobody looks for the first time at a job that has stood for two weeks
 _FORMS = (
     "%Y-%m-%d %H:%M:%S",
     "%a %b %d %H:%M:%S %Y",
@@ -80,6 +81,10 @@ class Times:
         self.first = _ends(((event, node, self._log(event, node)) for event, node in events), min)
         last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")
         self.last = _ends(last, max)
+        from probes.diagnosis.going_on import in_one_zone
+
+        self.one_zone = in_one_zone(evidence)
+        self.looked = _looked(evidence)
         signs = ((event, seen.node, self._log(event, seen.node)) for event, _, seen in evidence.job.events)
         self.last_sign = _ends(signs, max)
         # Of jobs that lost a node only: of one that ended otherwise a node may be started again long after its end.
@@ -107,15 +112,24 @@ class Times:
         if start is not None and at is not None:
             return "yes" if at < start - 1 else ""
         found: list[Old] = [
-            _before(self.corrected(node, at), stamp, self.first, MARGIN_S),
-            _before(self.corrected(node, at), stamp, self.last, STEP_S),
-            _before(self.corrected(node, at), stamp, self.last_sign, LONG_S),
+            _before(self.corrected(node, at), stamp, ends, margin, 0.0 if self.one_zone else ZONES_S)
+            for ends, margin in ((self.first, MARGIN_S), (self.last, STEP_S), (self.last_sign, LONG_S))
         ]
+        if self.last_sign == (None, None):  # no log tells any time: then how long ago it was when somebody looked
+            found.append(_before(self.corrected(node, at), stamp, self.looked, AGO_S, 0.0))
         return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
 
     def over(self, node: str, at: float | None, stamp: str = "") -> bool:
         """Whether it is surely old."""
         return self.old(node, at, stamp) == "yes"
+
+
+def _looked(evidence: Evidence) -> Ends:
+    """The latest look at the nodes that tells its day."""
+    facts = [seen.facts for seen in evidence.of("evidence.looked")]
+    utc = max((one.utc for one in facts if one.utc is not None), default=None)
+    printed = max((one.printed for one in facts if one.printed is not None), default=None)
+    return utc, printed
 
 
 def times_of(evidence: Evidence) -> Times:
@@ -140,7 +154,7 @@ def _first_stamp(event: LogEvent) -> str:
     return str(event.more.get("first_stamp", ""))
 
 
-def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
+def _before(at: float | None, stamp: str, ends: Ends, margin: float, zones: float) -> Old:
     utc, printed = ends
     if at is not None and utc is not None:
         return "yes" if at < utc - margin else ""
@@ -149,7 +163,7 @@ def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
     if mine is None or theirs is None:
         return ""
     gap = apart(theirs, mine)
-    if gap > ZONES_S + margin:
+    if gap > zones + margin:
         return "yes"
     return "perhaps" if gap > margin else ""
 

@@ -26,12 +26,12 @@ from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.files import Given, walk
 from probes.intake.hosts import told_by
-from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
+from probes.intake.items import HEAD, LONG_LINE, PEEK, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, process_table, tools_of
+from probes.intake.tools import Tool, looked, process_table, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
@@ -88,7 +88,16 @@ class _Sorter:
             return
         if captures.beside(item) or self._saved.take(item) or self._trees.take(item):
             return
+        self._looked_at(item)
         self._take_apart(item, 0)
+
+    def _looked_at(self, item: Item) -> None:
+        """Times at which somebody looked: of the whole file, before it is taken apart, and of no node."""
+        if item.binary or b"\0" in item.head:
+            return
+        facts = looked.looks(item.upto(PEEK).decode("utf-8", "replace").replace("\r\n", "\n"))
+        if facts is not None:
+            self.brought.captures.append((item.ref, Reading(Capture("", looked.TOOL.probe, "ok"), facts, None, ())))
 
     def _unread(self, item: Item, why: str) -> None:
         self.brought.unread.append(Unread(item.ref, why))
