@@ -77,6 +77,12 @@ SHAPES = (
         "Invalid job credential",
         r"(?:on node (?P<peer>\S{1,120}): )?(?P<name>Invalid job credential)",
     ),
+    # srun names the node that refused to start the step: its munge did not take the credential
+    shape(
+        "credential",
+        "authentication error",
+        r"(?:ailed on node|on node) (?P<peer>[A-Za-z][\w.-]{0,62}): (?P<name>Protocol authentication error)",
+    ),
     shape("credential", "lock skew too great", name="Clock skew too great"),
     shape("credential", "icket not yet valid", name="Ticket not yet valid"),
     shape("credential", "ertificate is not yet valid", name="certificate is not yet valid"),

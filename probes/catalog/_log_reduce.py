@@ -46,7 +46,7 @@ WORDS = (
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
-        "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
+        "libnccl", "redential", "authentication error", "skew too great", "not yet valid", "unwaited collective",
         "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
         "graph has changed", "is all-gathering ", "appears not to match", "DDP expects same model",
     )),

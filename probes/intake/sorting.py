@@ -24,6 +24,7 @@ from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
+from probes.intake.chained import chained
 from probes.intake.files import Given, walk
 from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, LONG_LINE, PEEK, TEXT_BYTES, Item, Unread
@@ -114,6 +115,8 @@ class _Sorter:
             return
         if nested < NESTED and self._pasted(item, nested):
             return
+        if nested <= NESTED and self._chained(item, nested):
+            return
         if len(item.head) < 1024 and (host := told_by(item.name, item.head.decode("utf-8", "replace"))):
             self.brought.told[item.inside.parent] = host
             return
@@ -159,6 +162,21 @@ class _Sorter:
             del self.brought.unread[before:]
             self._unread(item, "several files in one, of which none has a known form")
         return True
+
+    def _chained(self, item: Item, nested: int) -> bool:
+        """Whether it is what several tools wrote one after the other: then each was taken by itself."""
+        if item.binary or b"\0" in item.head or len(item.head) == HEAD:
+            return False
+        parts = chained(item.head.decode("utf-8", "replace").replace("\r\n", "\n"))
+        before = len(self.brought.unread)
+        for place, part in enumerate(parts, 1):
+            inside = item.inside.parent / f"{stem(item.name)}.{place}"
+            one = Item(f"{item.ref} ({place})"[:1000], inside, part.encode("utf-8", "replace"), mtime=item.mtime)
+            self._take_apart(one, NESTED + 1)
+        if parts and len(self.brought.unread) - before == len(parts):
+            del self.brought.unread[before:]
+            return False
+        return bool(parts)
 
     def _take_apart(self, item: Item, nested: int) -> None:
         """A file or a part of one: what stops its parser does not stop the others."""

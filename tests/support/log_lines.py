@@ -185,6 +185,11 @@ LINES_OF_COMMUNICATION: Told = [
 ]  # fmt: skip
 
 LINES_OF_LAUNCHERS: Told = [
+    (
+        "srun: error: Task launch for StepId=7.0 failed on node gn-3: Protocol authentication error",
+        "credential",
+        {"peer": "gn-3", "name": "Protocol authentication error"},
+    ),
     # The end of the work
     (
         "I0311 08:59:04.002000 5100 torch/distributed/elastic/agent/server/api.py:864] [default] worker group "
