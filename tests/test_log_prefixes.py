@@ -68,3 +68,31 @@ def test_a_traceback_under_an_error_that_names_its_rank_is_of_that_rank() -> Non
     )
     (raised,) = [event for event in read_log(text)[0] if event.kind == "traceback"]
     assert (raised.rank, raised.name) == (9, "IndexError")
+
+
+REFUSED = (
+    'Traceback (most recent call last):\n  File "/v/net.py", line 73, in connect\n'
+    "ConnectionRefusedError: [Errno 111] Connection refused\n\n"
+    "{mark}\n\nTraceback (most recent call last):\n"
+    '  File "/v/torch/distributed/elastic/rendezvous/api.py", line 366, in create\n{last}\n'
+)
+MARKS = [
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_what_came_before_an_exception_of_the_rendezvous_is_no_fault_of_the_rank_either(mark: str) -> None:
+    last = "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to etcd has failed."
+    raised = [one for one in read_log(REFUSED.format(mark=mark, last=last))[0] if one.kind == "traceback"]
+    assert [one.name for one in raised] == ["ConnectionRefusedError", "RendezvousConnectionError"]
+    assert all(one.more["because"] == "rendezvous" for one in raised)
+
+
+def test_exceptions_of_the_ranks_own_stay_its_own() -> None:
+    told = REFUSED.format(mark=MARKS[0], last="ValueError: no data")
+    raised = [one for one in read_log(told)[0] if one.kind == "traceback"]
+    assert [(one.name, one.secondary) for one in raised] == [("ConnectionRefusedError", False), ("ValueError", False)]
+    apart = told.replace(MARKS[0], "step 4 loss 1.0")
+    assert len([one for one in read_log(apart)[0] if one.kind == "traceback"]) == 2

@@ -1,4 +1,4 @@
-"""Whose an output is: by folders that lie beside each other, by names of files, by prompts; and outputs in one paste."""
+"""Whose an output is: by folders beside each other, by names of files, by prompts; and several outputs in one paste."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from probes.diagnosis.core import Hypothesis, Reason
 from probes.diagnosis.ranking import rank
 from probes.intake import read
 from probes.intake.chained import chained
+from probes.intake.tools import pods
+from tests.support.hardware import judged
 
 XID = "[Mon Jan  5 09:00:00 2026] NVRM: Xid (PCI:0000:0b:00): 79, pid=7, GPU has fallen off the bus.\n"
 QUIET = "[Mon Jan  5 09:00:00 2026] perf: interrupt took too long (2531 > 2500)\n"
@@ -99,3 +101,34 @@ def test_a_rank_that_a_fault_of_its_node_ended_is_of_its_subject() -> None:
     ]  # fmt: skip
     assert rank([fault, ended[0]])[0].hypothesis.subject == {"node": "gn-4", "rank": 36}
     assert rank([fault, *ended])[0].hypothesis.subject == {"node": "gn-4"}
+
+
+PODS = (
+    "NAME        READY   STATUS   RESTARTS      AGE   IP             NODE     NOMINATED NODE\n"
+    "prep-2      0/1     Error    2 (5m ago)    14h   10.42.16.30    metal-3  <none>\n"
+    "prep-3      0/1     Error    0             14h   10.42.16.31    metal-4  <none>\n"
+)
+
+
+def test_the_table_of_pods_tells_on_which_node_each_runs_also_beside_restarts_of_two_words() -> None:
+    assert pods.read(PODS).nodes == {"prep-2": "metal-3", "prep-3": "metal-4"}
+    listed = '{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "a-0"}, "spec": {"nodeName": "m-1"}}]}'
+    assert pods.read(listed).nodes == {"a-0": "m-1"}
+
+
+def test_memory_that_ran_out_on_a_node_explains_the_end_of_a_rank_in_its_pod(tmp_path: Path) -> None:
+    kill = (
+        "[Sun Aug 16 19:41:25 2026] Memory cgroup out of memory: Killed process 3120881 (python3) total-vm:395204480kB, "
+        "anon-rss:284020112kB, file-rss:1180648kB, shmem-rss:0kB, UID:0 pgtables:588000kB oom_score_adj:985\n"
+    )
+    log = (
+        "============================================================\ntrain.py FAILED\n"
+        "------------------------------------------------------------\nFailures:\n  <NO_OTHER_FAILURES>\n"
+        "------------------------------------------------------------\nRoot Cause (first observed failure):\n[0]:\n"
+        "  time      : 2026-08-16_19:41:27\n  host      : prep-3\n  rank      : 13 (local_rank: 1)\n"
+        "  exitcode  : -9 (pid: 61)\n  error_file: <N/A>\n  traceback : Signal 9 (SIGKILL) received by PID 61\n"
+    )
+    files = {"pods.txt": PODS, "metal-4/dmesg.txt": kill, "metal-3/dmesg.txt": QUIET, "prep-3.log": log}
+    verdict = judged(tmp_path, files).verdict.hypothesis
+    assert verdict.cause == "host.memory_oom_kill"
+    assert (verdict.subject["node"], verdict.subject["rank"]) == ("metal-4", 13)
