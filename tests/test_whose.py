@@ -118,8 +118,9 @@ def test_the_table_of_pods_tells_on_which_node_each_runs_also_beside_restarts_of
 
 def test_memory_that_ran_out_on_a_node_explains_the_end_of_a_rank_in_its_pod(tmp_path: Path) -> None:
     kill = (
-        "[Sun Aug 16 19:41:25 2026] Memory cgroup out of memory: Killed process 3120881 (python3) total-vm:395204480kB, "
-        "anon-rss:284020112kB, file-rss:1180648kB, shmem-rss:0kB, UID:0 pgtables:588000kB oom_score_adj:985\n"
+        "[Sun Aug 16 19:41:25 2026] Memory cgroup out of memory: Killed process 3120881 (python3) "
+        "total-vm:395204480kB, anon-rss:284020112kB, file-rss:1180648kB, shmem-rss:0kB, "
+        "UID:0 pgtables:588000kB oom_score_adj:985\n"
     )
     log = (
         "============================================================\ntrain.py FAILED\n"

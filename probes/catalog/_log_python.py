@@ -119,6 +119,13 @@ _SAVE = (
     r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|wrot|restor|upload|done|finish|complet)\w{0,4})"
 )
 
+# How much of it is written: "wrote distrib_optim.pt 92.4 / 1091.8 GB 1.54 GB/s", "saved 3/8 shards".
+_BYTES = (
+    r"(?i:\b(?P<name>wrote|written|writing|saved|saving|uploaded|uploading)\b[^\n]{0,120}?"
+    r"(?P<done>\d[\d.]{0,12}) ?(?:[KMGT]i?B)? ?(?:/|of) ?(?P<total>\d[\d.]{0,12}) ?"
+    r"(?:[KMGT]i?B|bytes|shards?|files?)\b)"
+)
+
 # A part of the work in which ranks meet, with its time: "reward gather 21.8s", "all_reduce of metrics took 512 ms".
 _PHASE = (
     r"(?i:(?P<name>(?:all[-_]?)?(?:gather|reduce|scatter)|broadcast|barrier|sync)\w{0,12})\b[^,;|\n]{0,60}?"
@@ -142,6 +149,7 @@ _WORDS = (
     shape(
         "checkpoint", "aving ", r"(?P<name>Saving|saving) \S{0,300}?(?:\.pth?|\.ckpt|\.safetensors|\.distcp|_states)\b"
     ),
+    *(shape("checkpoint", word, _BYTES) for word in ("rote ", "ritten", "aved ", "aving ", "ploaded ", "riting ")),
     *(shape("checkpoint", word, _SAVE) for word in ("heckpoint", "CHECKPOINT", "state_dict", "state dict")),
     shape(
         "progress",

@@ -64,6 +64,7 @@ WORDS = (
     ("words", 4, 4, (
         "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale",
         "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
+        "rote ", "ritten", "aved ", "ploaded ", "riting ",
     )),
     ("words", 1, 3, (
         "successfully finished", "exits successfully", "train_runtime", "stopped: `max_", "training is done",

@@ -18,6 +18,7 @@ from probes.reference import rows
 
 WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
 PLACES = frozenset(("node", "rank", "gpu", "bus_id", "hca", "switch"))
+CLEARLY = 5.0  # judgement: a place of which so much less speaks is not meant
 MANY = 8  # judgement: what is weak at more nodes than this is said once
 
 
@@ -194,6 +195,8 @@ def _place_the_nowhere(found: list[Hypothesis]) -> None:
     none is taken."""
     nowhere = [one for one in found if not one.subject.keys() & PLACES]
     placed = [one for one in found if one.subject.keys() & PLACES and strength(one.signals) > 1]
+    most = max((strength(one.signals) for one in placed), default=0.0)
+    placed = [one for one in placed if strength(one.signals) * CLEARLY > most]
     if len(nowhere) == 1 and len(placed) == 1:
         found[:] = [one for one in found if one not in (nowhere[0], placed[0])]
         found.append(_together(placed[0], nowhere[0]))

@@ -190,6 +190,11 @@ LINES_OF_LAUNCHERS: Told = [
         "credential",
         {"peer": "gn-3", "name": "Protocol authentication error"},
     ),
+    (
+        "[rank0] 04:24:02 wrote optim.pt    92.4 / 1091.8 GB  1.54 GB/s",
+        "checkpoint",
+        {"rank": 0, "more.total": "1091.8"},
+    ),
     # The end of the work
     (
         "I0311 08:59:04.002000 5100 torch/distributed/elastic/agent/server/api.py:864] [default] worker group "
