@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from probes.intake import read
 from probes.intake.tools.looked import looks
 from tests.support.hardware import judged
 
@@ -123,3 +124,30 @@ def test_a_kernel_line_of_months_before_the_look_leads_to_nothing(tmp_path: Path
 )
 def test_times_of_log_lines_are_no_looks(line: str) -> None:
     assert looks(line + "\n") is None
+
+
+OTHER = "[Mon Jan  5 09:00:00 2026] NVRM: Xid (PCI:0000:0b:00): 31, pid=77, name={name}, Ch 00000017, MMU Fault\n"
+
+
+@pytest.mark.parametrize(("name", "leads"), [("python3", True), ("pt_main_thread", True), ("blender", False)])
+def test_a_fault_of_a_program_that_trains_nothing_does_not_lead(tmp_path: Path, name: str, leads: bool) -> None:
+    cause, share = said(tmp_path, {"gn-1/dmesg.txt": OTHER.format(name=name)})
+    assert (cause == "gpu.app_fault" and share >= 0.8) is leads
+
+
+EVENTS = (
+    "LAST SEEN   TYPE      REASON                 OBJECT             MESSAGE\n"
+    "4m34s       Normal    TaintManagerEviction   pod/t-worker-1     Marking for deletion Pod train/t-worker-1\n"
+)
+
+
+def test_a_pod_that_a_lost_node_takes_with_it_was_not_cancelled_by_anybody(tmp_path: Path) -> None:
+    cause, share = said(tmp_path, {"events.txt": EVENTS})
+    assert cause == "unknown" or share < 0.8
+
+
+def test_a_remark_above_an_output_hides_nothing(tmp_path: Path) -> None:
+    csv = "# 09:12:43 5 Jan\nindex, utilization.gpu [%], power.draw [W]\n0, 99 %, 610.00 W\n1, 99 %, 600.00 W\n"
+    (tmp_path / "gpu-1.csv").write_text(csv)
+    (state,) = [one for _, one in read([tmp_path]).readings if one.capture.probe == "gpu.state"]
+    assert [gpu.power_w for gpu in state.facts.gpus] == [610.0, 600.0]
