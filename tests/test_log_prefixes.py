@@ -96,3 +96,33 @@ def test_exceptions_of_the_ranks_own_stay_its_own() -> None:
     assert [(one.name, one.secondary) for one in raised] == [("ConnectionRefusedError", False), ("ValueError", False)]
     apart = told.replace(MARKS[0], "step 4 loss 1.0")
     assert len([one for one in read_log(apart)[0] if one.kind == "traceback"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "stamp"),
+    [
+        ("[Mon Jan  5 10:00:{s:02d} 2026] step {n} loss 2.1", "2026-01-05 10:00:02"),
+        ("Mon Jan  5 10:00:{s:02d} 2026 | step {n} | loss 2.1", "2026-01-05 10:00:02"),
+        ("Jan  5 10:00:{s:02d} gn-1 fit[77]: step {n} loss 2.1", "01-05 10:00:02"),
+        ("2026/01/05 10:00:{s:02d} INFO step {n} loss 2.1", "2026-01-05 10:00:02"),
+        ("05-Jan-26 10:00:{s:02d} - step {n} loss 2.1", "2026-01-05 10:00:02"),
+        ("[rank0]:[titan] 2026-01-05 10:00:{s:02d},123 - root - INFO - step: {n}  loss:  2.1", "2026-01-05 10:00:02"),
+        ("[01/05 10:00:{s:02d}] d2.utils.events INFO: iter: {n}  total_loss: 2.1", "01-05 10:00:02"),
+        ('{{"ts": "2026-01-05T10:00:{s:02d}Z", "step": {n}, "loss": 2.1}}', "2026-01-05T10:00:02"),
+        ('{{"_timestamp": 176760720{s}.5, "step": {n}, "loss": 2.1}}', "2026-01-05T10:00:02"),
+    ],
+)
+def test_times_of_less_usual_loggers_are_read(form: str, stamp: str) -> None:
+    events, _ = read_log("\n".join(form.format(s=s, n=40 + s) for s in range(3)))
+    (found,) = [event for event in events if event.kind == "progress"]
+    assert (found.seq, found.stamp) == (42, stamp)
+
+
+def test_the_node_of_a_syslog_line_is_the_writers() -> None:
+    events, _ = read_log("Jan  5 10:00:01 gn-1 fit[77]: step 4 loss 2.1\n")
+    assert events[0].more["host"] == "gn-1"
+
+
+@pytest.mark.parametrize("line", ["99/99 10:00:01 step", "Jan 99 10:00:01 gn-1 a: step", "32-Jan-26 10:00:01 step"])
+def test_what_is_no_date_is_left_in_its_line(line: str) -> None:
+    assert all(not event.stamp for event in read_log(line + " 4 loss 1")[0])

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from probes.catalog._log_events import Clock
 from probes.catalog._log_json import unwrapped
 from probes.catalog._log_labels import LABEL, Labels, ends_of, labels_of
+from probes.catalog._log_stamps import other_time
 from probes.core import clean
 
 LINE_LIMIT = 8192
@@ -176,11 +177,11 @@ def one_line(text: str, zone: Zone, labels: Labels | None = None) -> Line:
         line.text, line.writer, line.host = line.text[label.end() :], label[1], labels.hosts.get(label[1], "")
     if host := _HOST.match(line.text):  # pdsh, DeepSpeed's launcher
         line.text, line.writer = line.text[host.end() :], line.writer + host[0]
-    elif (named := _NAMED.match(line.text)) and (name := named[1] or named[2] or named[3]) not in _LEVELS:
+    elif line.text[:1] != "[" and (named := _NAMED.match(line.text)) and (name := named[2] or named[3]) not in _LEVELS:
         line.text, line.writer, line.host = line.text[named.end() :], line.writer + named[0], line.host or name
     for _ in range(6):
         before = line.text
-        if before[:1] not in "[(IWEF0123456789 ":
+        if before[:1] not in "[(IWEF0123456789 MTSJADON":
             break
         _writer(line, zone)
         _time(line, zone)
@@ -197,6 +198,8 @@ def _writer(line: Line, zone: Zone) -> None:
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
     elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)):
         line.rank = int(found[1])
+    elif text[:1] == "[" and (found := _NAMED.match(text)):  # [titan] 2026-...
+        line.host = line.host or (found[1] if any(c.isdigit() for c in found[1]) else "")
     elif found := _RAY.match(text):
         line.rank = int(found[1]) if found[1] else line.rank
         line.pid, line.host = int(found[2]), found[3] or line.host
@@ -225,6 +228,7 @@ def _time(line: Line, zone: Zone) -> None:
         line.source, line.text = found[1], text[found.end() :]
         return
     else:
+        _other_time(line, zone)
         return
     line.text = text[found.end() :]
     if line.rank is None and (behind := _BEHIND.match(line.text)):
@@ -236,6 +240,16 @@ def _time(line: Line, zone: Zone) -> None:
     if line.at is None:  # the first that is certain counts: a collector's stamp has its zone
         line.at, line.clock = (None if at is None else at + fraction), clock
         line.stamp = line.stamp or stamp
+
+
+def _other_time(line: Line, zone: Zone) -> None:
+    told = other_time(line.text)
+    if told is None:
+        return
+    line.text, line.host = line.text[told.end :], line.host or told.host
+    if line.at is None:
+        line.at, line.clock = zone.at(told.at, told.year_known)
+        line.stamp = line.stamp or told.stamp
 
 
 def _moment(stamp: str, fraction: str, zone: str) -> tuple[datetime, float] | None:

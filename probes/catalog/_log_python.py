@@ -93,7 +93,8 @@ _LOADER = (
 )
 
 _STEP = (
-    r"(?i:\b(?P<name>global[_ ]step|step|iteration|iter|epoch)\b) {0,10}[=:#]? {0,10}\[? ?(?P<seq>\d{1,12})"
+    r"(?i:\b(?P<name>global[_ ]step|step|iteration|iter|epoch)\b)(?:\(\w{1,8}\)|[\"'])? {0,10}[=:#]? {0,10}"
+    r"\[? ?(?P<seq>\d{1,12})"
     r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,120}?per iteration \(ms\): (?P<step_ms>\d{1,9}))?"
     r"(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
 )
