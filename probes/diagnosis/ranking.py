@@ -203,9 +203,9 @@ def _place_the_nowhere(found: list[Hypothesis]) -> None:
 
 
 def _with_its_rank(one: Hypothesis, under: Sequence[Hypothesis]) -> Hypothesis:
-    """A fault of a node that ended one rank there, and no other: that rank is of its subject."""
+    """A machine check that ended one rank of its node, and no other: that rank is of its subject."""
     ended = {other.subject["rank"] for other in under if other.cause == "fw.rank_exited" and "rank" in other.subject}
-    if len(ended) != 1 or "rank" in one.subject or not one.cause.startswith("host.") or "node" not in one.subject:
+    if len(ended) != 1 or "rank" in one.subject or one.cause != "host.machine_check" or "node" not in one.subject:
         return one
     return replace(one, subject={**one.subject, "rank": ended.pop()})
 
