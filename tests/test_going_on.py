@@ -151,3 +151,10 @@ def test_a_remark_above_an_output_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "gpu-1.csv").write_text(csv)
     (state,) = [one for _, one in read([tmp_path]).readings if one.capture.probe == "gpu.state"]
     assert [gpu.power_w for gpu in state.facts.gpus] == [610.0, 600.0]
+
+
+def test_an_old_fault_counts_little_where_only_lines_above_an_error_tell_the_time_of_the_job(tmp_path: Path) -> None:
+    log = "[2026-03-05 09:14:20,118] torch.distributed.run: [WARNING] x\nRuntimeError: No CUDA GPUs are available\n"
+    old = XID.format(at="09:00:00").replace("94", "31")
+    found = judged(tmp_path, {"gn-1/dmesg.txt": old, "job.log": log + "CUDA error: unknown error\n"})
+    assert found.verdict.hypothesis.cause != "gpu.app_fault" or not found.verdict.hypothesis.subject.get("bus_id")

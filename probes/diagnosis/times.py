@@ -145,13 +145,14 @@ def _ends(events: Iterator[tuple[LogEvent, str, float | None]], pick: object) ->
     assert callable(pick)
     some = list(events)
     utc = [at for _, _, at in some if at is not None]
-    stamps = [stamp for event, _, utc_at in some if utc_at is None for stamp in (_first_stamp(event), event.stamp)]
+    stamps = [stamp for event, _, utc_at in some if utc_at is None for stamp in _stamps(event)]
     printed = [at for stamp in stamps if (at := local(stamp)) is not None]
     return (pick(utc) if utc else None, pick(printed) if printed else None)
 
 
-def _first_stamp(event: LogEvent) -> str:
-    return str(event.more.get("first_stamp", ""))
+def _stamps(event: LogEvent) -> tuple[str, str]:
+    """Of a line without a time of its own the last one that stands above it."""
+    return str(event.more.get("first_stamp", "")), event.stamp or str(event.more.get("after_stamp", ""))
 
 
 def _before(at: float | None, stamp: str, ends: Ends, margin: float, zones: float) -> Old:

@@ -3,7 +3,7 @@
 Each tool's first line is known; where the first line of another tool comes, its output begins. Two outputs of one and
 the same tool are left together: those who read them tell them apart, or need both.
 
-Shape    chained(text) -> the outputs in their order; [] where it is one
+Shape    chained(text) -> the outputs in their order, outputs_of(item) -> the same as files; [] where it is one
 Errors   none
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+from probes.intake.items import HEAD, Item
+from probes.intake.names import stem
 from probes.intake.tools._text import time_in
 
 MOST_LINES = 20_000
@@ -58,6 +60,18 @@ def chained(text: str) -> list[str]:
         return []
     places = [0, *(number for number, _ in begins[1:]), len(lines)]
     return ["\n".join(lines[a:b]) + "\n" for a, b in zip(places, places[1:], strict=False)]
+
+
+def outputs_of(item: Item) -> list[Item]:
+    """Each as a file of its own, beside the whole; of a long file none."""
+    if item.binary or b"\0" in item.head or len(item.head) == HEAD:
+        return []
+    found = []
+    for place, part in enumerate(chained(item.head.decode("utf-8", "replace").replace("\r\n", "\n")), 1):
+        inside = item.inside.parent / f"{stem(item.name)}.{place}"
+        ref = f"{item.ref} ({place})"[:1000]
+        found.append(Item(ref, inside, part.encode("utf-8", "replace"), mtime=item.mtime))
+    return found
 
 
 def _kind(line: str) -> str:
