@@ -32,10 +32,16 @@ _AFTERWARDS = ("ChildFailedError", "SignalException", "KeyboardInterrupt", "Syst
     "ActorDiedError", "RayActorError", "RayTaskError", "WorkerCrashedError")  # fmt: skip
 
 
+# What Python writes between an exception and the one that was raised over it: the last one ended the process.
+_CHAIN = ("During handling of the above exception", "direct cause of the following exception")
+_MEETING = ("/elastic/rendezvous/", "/etcd/client.py")  # where agents of torchrun look for each other
+
+
 @dataclass(slots=True)
 class _Open:
     line: Line
     frames: list[tuple[str, str, str]] = field(default_factory=list)
+    chained: bool = False
 
 
 class Tracebacks:
@@ -43,13 +49,19 @@ class Tracebacks:
 
     def __init__(self) -> None:
         self._open: dict[tuple[int | None, str], _Open] = {}
+        self._chain: set[tuple[int | None, str]] = set()
 
     def take(self, line: Line) -> LogEvent | None:
         """The event, when this line is the one that names the exception."""
         key = (line.rank, line.writer)
         if "Traceback (most recent call last)" in line.text:
             if len(self._open) < OPEN or key in self._open:
-                self._open[key] = _Open(line)
+                self._open[key] = _Open(line, chained=key in self._chain)
+            self._chain.discard(key)
+            return None
+        if "exception" in line.text and any(words in line.text for words in _CHAIN):
+            if len(self._chain) < OPEN:
+                self._chain.add(key)
             return None
         block = self._open.get(key)
         if block is None:
@@ -71,6 +83,10 @@ def _traceback(block: _Open, line: Line, name: str, message: str) -> LogEvent:
     more = dict(found.more)
     if message:
         more["message"] = clean(message)[:200]
+    if block.chained:
+        more["chained"] = 1
+    if any(part in path for path, _, _ in block.frames for part in _MEETING):
+        more["within"] = "rendezvous"
     at = line.at if line.at is not None else block.line.at
     return dataclasses.replace(found, more=more, at=at, last_at=at, clock=line.clock or block.line.clock)
 

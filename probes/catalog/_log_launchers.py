@@ -17,6 +17,15 @@ from probes.catalog._log_events import LogEvent
 from probes.catalog._log_shapes import shape
 
 SHAPES = (
+    # What torchrun lists before it starts anything: launcher/api.py, "Starting elastic_operator with launch configs"
+    *(
+        shape(
+            "launch",
+            word,
+            r"(?:^|\]) {1,8}(?P<name>run_id|rdzv_backend|rdzv_endpoint|min_nodes) {1,16}: (?P<value>\S{1,200})\s{0,4}$",
+        )
+        for word in ("run_id  ", "rdzv_backend  ", "rdzv_endpoint  ", "min_nodes  ")
+    ),
     shape(
         "scheduler_kill",
         "DUE TO",

@@ -245,6 +245,7 @@ _NETWORK = (
         "etected dead node",
         r"etected (?P<name>dead) node '(?P<peer>[A-Za-z0-9][\w.-]{0,120}?)_\d{1,8}_\d{1,4}'",
     ),
+    shape("rendezvous", "etcd.Etcd", r"(?:^|\s)etcd\.Etcd\w{4,40}", name="EtcdConnectionError"),
     shape("rendezvous", "Rendezvous", r"(?P<name>Rendezvous[A-Z][A-Za-z]{3,30}Error)"),
 )
 

@@ -158,7 +158,7 @@ def _bare(word: str) -> str:
 
 
 _LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
-_OF_KERNEL = re.compile(
+_KERNEL_HOST = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
     r" ([\w.-]{1,80}) kernel:"
 )
@@ -166,5 +166,5 @@ _OF_KERNEL = re.compile(
 
 def kernel_host(text: str) -> str:
     """The node that the lines of a kernel log or of a serial console name most often."""
-    hosts = _OF_KERNEL.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
+    hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
     return max(set(hosts), key=hosts.count) if hosts else ""

@@ -16,7 +16,8 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
-from probes.intake.tools import Tool, tool_of
+from probes.intake.tables import steps_in
+from probes.intake.tools import Tool, environment, network_policy, tool_of
 
 Kind = Literal[
     "dump",
@@ -91,6 +92,8 @@ def kind_of(item: Item) -> Known | Other:
         text = item.head.decode("utf-8", "replace")
         if is_environment(text):
             return Known("environment", text)
+        if environment.fits(text, item.name):
+            return Known("tool", text, tool=environment.TOOL)
         if item.head.count(b"\0") > len(item.head) // 20:
             return Other("binary, of no known form")
     if item.binary:
@@ -116,6 +119,10 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return found
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
+    if item.name.lower().endswith((".csv", ".tsv")) and (steps := steps_in(text)):
+        return Known("perhaps a log", steps)
+    if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
+        return Known("tool", text, tool=network_policy.TOOL)
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)
@@ -140,7 +147,7 @@ def _of_text(text: str, name: str) -> Known | Other:
     body = text.lstrip("\ufeff \t\r\n")
     if not body:
         return Other("it is empty")
-    if body[0] in "[{":
+    if body[0] in "[{" and not body.startswith(("{'", "[{'")):  # that is how Python prints: a log of Hugging Face
         if (tool := tool_of(body[:HEAD], name)) is not None:
             return Known("tool", body, tool=tool)
         return _json(body, name)

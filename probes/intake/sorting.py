@@ -31,11 +31,12 @@ from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, looked, process_table, tools_of
+from probes.intake.tools import Tool, environment, launch, looked, packet_log, process_table, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
+BESIDE = (environment.TOOL, launch.TOOL)  # what tells these may tell of events too, such as `kubectl describe`
 NESTED = 2  # files within files of `tail -v`
 
 
@@ -123,8 +124,12 @@ class _Sorter:
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
             self._of_node(item, probe, self._whole(item, known.text) if known.kind == "kernel log" else known.text)
+            if known.kind == "kernel log" and packet_log.tells(known.text):
+                self._tool(item, packet_log.TOOL, known.text)
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
+            if known.tool in BESIDE and (log := log_file(item, known.text, sure=False)) is not None:
+                self.brought.logs.append(log)
         else:
             self._log(item, known)
 
@@ -193,6 +198,8 @@ class _Sorter:
     def _process(self, item: Item, known: Known) -> None:
         if known.kind == "environment":
             extracts = [Extract(0, variables=variables_in(known.text))]
+            if environment.fits(known.text[:HEAD], item.name):
+                self._tool(item, environment.TOOL, known.text)
         elif known.kind == "states":
             extracts = extracts_told(known.text)
         else:
@@ -203,6 +210,8 @@ class _Sorter:
             # Who takes the CPU, be it of the job or not.
             if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
                 self._tool(item, process_table.TOOL, known.text)
+            if known.kind == "ps" and launch.tells(known.text[:HEAD]):
+                self._tool(item, launch.TOOL, known.text)
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
 
     def _sections(self, item: Item, text: str, nested: int) -> None:
