@@ -56,7 +56,7 @@ def test_a_row_of_nothing_but_errors_is_a_lost_gpu(tmp_path: Path) -> None:
     lines[at] = lines[at].replace("|                    0 |", "|                 ERR! |")
     lines[at + 1] = "|ERR!  ERR! ERR!            ERR! /  ERR! |       1MiB /  81559MiB |    ERR!      Default |"
     found = bring(tmp_path, {"table.txt": "\n".join(lines)})
-    ((_, reading),) = found.readings
+    (reading,) = [one for _, one in found.readings if one.capture.probe == "gpu.state"]
     assert [gpu.bus_id for gpu in reading.facts.gpus if not gpu.answered] == ["0000:4c:00.0"]
     assert [finding.code for finding in reading.findings] == ["gpu.lost"]
 

@@ -109,6 +109,57 @@ def _place(frames: list[tuple[str, str, str]]) -> dict[str, str]:
     return {}
 
 
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+
+
+class Chain:
+    """Exceptions that Python tells one under the other: the last is the one that nothing caught. Where that one only
+    tells of another's fault, or of the rendezvous, those that it came from are no fault of the rank's own either."""
+
+    def __init__(self) -> None:
+        self._held: list[LogEvent] = []
+        self._goes_on = False
+
+    def take(self, line: Line, raised: LogEvent | None) -> list[LogEvent]:
+        """Exceptions that are told to their end by this line."""
+        if raised is not None:
+            done = [] if self._goes_on else self.end()
+            self._held.append(raised)
+            self._goes_on = False
+            return done
+        if self._held and line.text.startswith(_CHAINED):
+            self._goes_on = True
+        elif self._held and not self._goes_on and line.text.strip():
+            return self.end()
+        return []
+
+    def end(self) -> list[LogEvent]:
+        held, self._held, self._goes_on = self._held, [], False
+        if len(held) < 2:
+            return held
+        last = held[-1]
+        because = last.more.get("because")
+        if not last.secondary and because is None:
+            return held
+        more = {} if because is None else {"because": because}
+        inner = [dataclasses.replace(one, secondary=True, more={**one.more, **more}) for one in held[:-1]]
+        return [*inner, last]
+
+
+class Blamed:
+    """A rank that named another as missing at a barrier waited for it: its own time-out is the consequence."""
+
+    def __init__(self) -> None:
+        self._by: set[int | None] = set()
+
+    def mark(self, event: LogEvent | None) -> LogEvent | None:
+        if event and event.kind == "barrier_missed":
+            self._by.add(event.rank)
+        if event and event.kind == "gloo_timeout" and event.rank in self._by:
+            return dataclasses.replace(event, secondary=True)
+        return event
+
+
 def of_error_file(said: object, line: Line) -> LogEvent | None:
     """The exception in a torchelastic error.json: {"message": {"message", "extraInfo": {py_callstack, timestamp}}}.
 

@@ -95,6 +95,7 @@ KINDS: dict[str, str] = {
     "launched": "was started by its launcher",
     "clock_wrong": "told how far a clock is off",
     "progress": "told of its progress",
+    "finished": "wrote that its work is done",
     "step_times": "told how long the parts of its steps take",
     "slow_rank": "is slower than the others, says a straggler detector",
 }

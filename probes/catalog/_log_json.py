@@ -15,14 +15,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 TEXTS = ("log", "message", "msg", "textPayload", "MESSAGE", "line")
-TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime")
+TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime", "_timestamp", "wall_time")  # two of W&B, TensorBoard
+STEPS = ("step", "iteration", "iter", "epoch")
 _CUT = re.compile(r'"(?:log|message|msg|textPayload|MESSAGE)" ?: ?"((?:[^"\\]|\\.){1,8000})')
 _ESCAPES = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\r": "\n"}
 
 
 def unwrapped(row: str) -> tuple[str, str] | None:
     if not any(f'"{name}"' in row[:4096] for name in TEXTS):
-        return None
+        return _step(row) if any(f'{name}"' in row[:4096] for name in STEPS) else None
     try:
         said = json.loads(row)
     except (ValueError, RecursionError):
@@ -36,6 +37,16 @@ def unwrapped(row: str) -> tuple[str, str] | None:
     rank = said.get("rank")
     mark = f"[rank{rank}]: " if isinstance(rank, int) and 0 <= rank < 10**7 and "[rank" not in text[:40] else ""
     return f"{_time(said)}{mark}{text}", _writer(said)
+
+
+def _step(row: str) -> tuple[str, str] | None:
+    """A row of metrics, with its time in front of it."""
+    try:
+        said = json.loads(row)
+    except (ValueError, RecursionError):
+        return None
+    stamp = _time(said) if isinstance(said, dict) else ""
+    return (stamp + row, "") if stamp else None
 
 
 def _time(said: dict[str, Any]) -> str:

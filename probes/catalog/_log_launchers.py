@@ -87,10 +87,11 @@ SHAPES = (
         "Invalid job credential",
         r"(?:on node (?P<peer>\S{1,120}): )?(?P<name>Invalid job credential)",
     ),
+    # srun names the node that refused to start the step: its munge did not take the credential
     shape(
         "credential",
-        "Protocol authentication error",
-        r"failed on node (?P<peer>\S{1,120}): (?P<name>Protocol authentication error)",
+        "Protocol authentication",
+        r"(?:ailed on node|on node) (?P<peer>[A-Za-z][\w.-]{0,62}): (?P<name>Protocol authentication error)",
     ),
     shape("credential", "lock skew too great", name="Clock skew too great"),
     shape("credential", "icket not yet valid", name="Ticket not yet valid"),
@@ -114,6 +115,35 @@ SHAPES = (
         "torchrun_failure",
         "failed (exitcode",
         r"failed \(exitcode: (?P<code>-?\d{1,4})\) local_rank: (?P<local_rank>\d{1,5}) \(pid: (?P<pid>\d{1,9})\)",
+    ),
+    # The end of the work, in the words of torchrun, DeepSpeed, transformers, Lightning, Megatron, fairseq, own loops
+    shape("finished", "successfully finished", r"worker group successfully finished"),
+    shape("finished", "exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully"),
+    shape("finished", "train_runtime", r"train_runtime['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?P<seconds>\d{1,9})"),
+    shape("finished", "stopped: `max_", r"fit` stopped: `max_(?P<name>steps|epochs|time)=\S{1,20} reached"),
+    shape("finished", "training is done", r"after training is done"),
+    shape("finished", "one training in", r"(?i:done training in) \d"),
+    shape(
+        "finished",
+        "raining ",
+        r"(?i:\btraining (?:loop |run |job |script )?(?:is |has |was )?(?:been )?(?:successfully )?"
+        r"(?P<name>completed?|finished|done|ended)\b)"
+        r"(?! ?(?:for |of |on |in |\W{0,3})(?:epoch|step|iter|batch|phase|stage|fold))"
+        r"(?!.{0,60}(?i:error|fail|exception|without))",
+    ),
+    shape(
+        "finished",
+        "inished training",
+        r"(?i:^\W{0,4}(?:\w{1,12}: )?finished training)(?! ?(?:for |of )?(?:epoch|step|batch))",
+    ),
+    shape(
+        "finished", "reached", r"(?i:\bmax[_ -]?(?P<name>steps|epochs|iters|iterations|updates))\b.{0,24}\breached\b"
+    ),
+    shape(
+        "finished",
+        "xit",
+        r"(?i:\b(?:job|training|train\S{0,12}|torchrun|srun|launcher|run)\b.{0,40}?\bexit(?:ed|s)?\b"
+        r"(?:[ _=:]{1,2}(?:with|code|status|rc)){0,3}[ =:]{1,3}0\b)(?![.\d])",
     ),
     shape("torchrun_failure", "exits with return code", r"exits with return code = (?P<code>-?\d{1,4})"),
     shape(

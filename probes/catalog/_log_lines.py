@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from probes.catalog._log_events import Clock
 from probes.catalog._log_json import unwrapped
 from probes.catalog._log_labels import LABEL, Labels, ends_of, labels_of
+from probes.catalog._log_stamps import other_time
 from probes.core import clean
 
 LINE_LIMIT = 8192
@@ -86,6 +87,23 @@ _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
 _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
+# What collectors and people's own wrappers write before a logger's time or a rank's mark: `[gn-3:0] 2026-...`,
+# `(gn-3) 0: [2026-...`, `gn-3: 2026-...`, `worker-0 | 2026-...`, `[pod/train-0/main] 2026-...`. A number beside it
+# may be a rank, a local rank or a task: it tells writers apart, no more.
+_NAMED = re.compile(
+    r"(?:\[(?:pod/)?([A-Za-z][\w.-]{0,62})(?:/[\w.-]{1,62})?(?::\d{1,7})?\]:?|\(([A-Za-z][\w.-]{0,62})\)"
+    r"|([A-Za-z][\w.-]{0,62})(?:[:>]| {1,8}\|))(?: {0,2}\d{1,7}[:>|])? {1,2}"
+    r"(?=\[?(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\d\d/\d\d/20\d\d |[IWEF]\d{3,4} \d\d:\d\d:|rank\d{1,7}\]"
+    r"|default\d{1,4}\]:))"
+)
+_LEVELS = frozenset(
+    ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL", "TRACE", "NOTICE", "date", "time")
+)
+# Right behind a time: `r9 ERROR`, `rank=9 step 4`, `[Rank 9] it=3`. What is said of another rank goes on otherwise.
+_BEHIND = re.compile(
+    r"(?i:\[rank ?(\d{1,7})\]:? ?|(?:rank[ =:]?|r)(\d{1,7})[:|]? "
+    r"(?=(?:INFO|WARN|ERROR|DEBUG|it(?:er\w{0,6})?\b|step|epoch|loss|s=|upd|batch)))"
+)
 _RAY = re.compile(r"\([\w.-]{1,60}(?:, rank=(\d{1,7}))?,? pid=(\d{1,9})(?:, ip=([0-9a-f.:]{1,45}))?\) ")
 _CRI = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _GLOG = re.compile(
@@ -159,9 +177,11 @@ def one_line(text: str, zone: Zone, labels: Labels | None = None) -> Line:
         line.text, line.writer, line.host = line.text[label.end() :], label[1], labels.hosts.get(label[1], "")
     if host := _HOST.match(line.text):  # pdsh, DeepSpeed's launcher
         line.text, line.writer = line.text[host.end() :], line.writer + host[0]
+    elif line.text[:1] != "[" and (named := _NAMED.match(line.text)) and (name := named[2] or named[3]) not in _LEVELS:
+        line.text, line.writer, line.host = line.text[named.end() :], line.writer + named[0], line.host or name
     for _ in range(6):
         before = line.text
-        if before[:1] not in "[(IWEF0123456789 ":
+        if before[:1] not in "[(IWEF0123456789 MTSJADON":
             break
         _writer(line, zone)
         _time(line, zone)
@@ -178,6 +198,8 @@ def _writer(line: Line, zone: Zone) -> None:
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
     elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)):
         line.rank = int(found[1])
+    elif text[:1] == "[" and (found := _NAMED.match(text)):  # [titan] 2026-...
+        line.host = line.host or (found[1] if any(c.isdigit() for c in found[1]) else "")
     elif found := _RAY.match(text):
         line.rank = int(found[1]) if found[1] else line.rank
         line.pid, line.host = int(found[2]), found[3] or line.host
@@ -206,8 +228,11 @@ def _time(line: Line, zone: Zone) -> None:
         line.source, line.text = found[1], text[found.end() :]
         return
     else:
+        _other_time(line, zone)
         return
     line.text = text[found.end() :]
+    if line.rank is None and (behind := _BEHIND.match(line.text)):
+        line.rank, line.text = int(behind[1] or behind[2]), line.text[behind.end() :]
     if moment is None:
         return
     seconds, fraction = moment
@@ -215,6 +240,16 @@ def _time(line: Line, zone: Zone) -> None:
     if line.at is None:  # the first that is certain counts: a collector's stamp has its zone
         line.at, line.clock = (None if at is None else at + fraction), clock
         line.stamp = line.stamp or stamp
+
+
+def _other_time(line: Line, zone: Zone) -> None:
+    told = other_time(line.text)
+    if told is None:
+        return
+    line.text, line.host = line.text[told.end :], line.host or told.host
+    if line.at is None:
+        line.at, line.clock = zone.at(told.at, told.year_known)
+        line.stamp = line.stamp or told.stamp
 
 
 def _moment(stamp: str, fraction: str, zone: str) -> tuple[datetime, float] | None:

@@ -115,8 +115,18 @@ _LOADER = (
 )
 
 _STEP = (
-    r"(?i:\b(?P<name>global[_ ]step|step|iteration|iter|epoch)\b) {0,10}[=:#]? {0,10}\[? ?(?P<seq>\d{1,12})"
+    r"(?i:\b(?P<name>global[_ ]step|step|iteration|iter|epoch)\b)(?:\(\w{1,8}\)|[\"'])? {0,10}[=:#]? {0,10}"
+    r"\[? ?(?P<seq>\d{1,12})"
     r"(?: ?/ {0,4}(?P<total>\d{1,12}))?(?:.{0,120}?per iteration \(ms\): (?P<step_ms>\d{1,9}))?"
+    r"(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
+)
+# Terse ones of people's own loops, `it=2200 loss=1.69`, `s=15000 loss=2.1 t=1.9`, `update 40 | lr 3e-4`: a measure
+# beside the number tells that it is a step.
+_SHORT = (
+    r"(?<![\w./-])(?P<name>it|its|s|upd|updates?|num_updates|batch) ?[=: ] ?(?P<seq>\d{1,12})"
+    r"(?: ?/ ?(?P<total>\d{1,12}))?\b"
+    r"(?=.{0,120}?(?<![\w.])(?i:loss|lr|ppl|tok\w{0,8}|wps|ups|dt|t|ms|time|gnorm|grad_norm)[=: ]{1,3}-?[\d.]"
+    r"|.{0,120}?\d ?s/it)"
     r"(?:.{0,200}?(?i:loss) ?[=:]? ?(?P<loss>-?[\w.+-]{1,20}))?"
 )
 # Words of who prepares data and counts it: "tokenizing: 200/100000 documents", "Preprocessed 4000 of 90000".
@@ -196,6 +206,7 @@ _WORDS = (
     ),
     *(shape("progress", word, _PREPARES) for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat")),
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
+    *(shape("progress", word, _SHORT) for word in ("it=", "s=", "upd", "atch")),
     *(shape("phase_time", word, _PHASE) for word in ("ather", "educe", "catter", "roadcast", "arrier", "sync")),
 )
 

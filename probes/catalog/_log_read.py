@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from probes.catalog import _log_nccl, _log_python, _log_torch
-from probes.catalog._log_blocks import Failures, Tracebacks, of_error_file
+from probes.catalog._log_blocks import Blamed, Chain, Failures, Tracebacks, of_error_file
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line, Zone, log_lines
 from probes.catalog._log_runs import Runs
@@ -32,9 +32,8 @@ WAITS = (
     "setup_missed",
     "collective_mismatch",
 )
-
-
 _OWN = ("traceback", "cuda_error")
+_AN_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Exception|exception)\b")
 _GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
 
 
@@ -51,20 +50,6 @@ def _waited(event: LogEvent) -> bool:
     return event.secondary or event.kind in WAITS
 
 
-class _Blamed:
-    """A rank that named another as missing at a barrier waited for it: its own time-out is the consequence."""
-
-    def __init__(self) -> None:
-        self._by: set[int | None] = set()
-
-    def mark(self, event: LogEvent | None) -> LogEvent | None:
-        if event and event.kind == "barrier_missed":
-            self._by.add(event.rank)
-        if event and event.kind == "gloo_timeout" and event.rank in self._by:
-            return dataclasses.replace(event, secondary=True)
-        return event
-
-
 class LogReader:
     """Takes the lines of one file in their order. `rank` is who writes what has no other writer's mark."""
 
@@ -73,17 +58,20 @@ class LogReader:
         self.tail: deque[str] = deque(maxlen=3)
         self._rank = rank
         self._tracebacks = Tracebacks()
+        self._chain = Chain()
         self._failures = Failures(zone)
         self._timings = Timings()
         self._runs = Runs()
-        self._blamed = _Blamed()
+        self._blamed = Blamed()
         self._times: dict[int | None, float] = {}
         self._stamps: dict[int | None, str] = {}
+        self._raises: int | None = None  # who logged an error just now: the traceback under it is of the same rank
         self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
         if line.rank is None:
             line.rank = self._rank
+        self._logged(line)
         self._add_failure(self._failures.take(line))
         told = self._failures.rank
         if told is not None:
@@ -97,8 +85,8 @@ class LogReader:
             more, secondary = {**raised.more, "because": event.kind}, raised.secondary or _waited(event)
             raised = dataclasses.replace(raised, secondary=secondary, more=more)
         event = _written_by(event, line) if event else None
-        if raised:
-            self._add(_written_by(raised, line))
+        for one in self._chain.take(line, _written_by(raised, line) if raised else None):
+            self._add(one)
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
             self._add(event)
         if event is None or event.kind == "progress":
@@ -110,10 +98,17 @@ class LogReader:
         if line.text.strip():
             self.tail.append(line.text)
 
+    def _logged(self, line: Line) -> None:
+        """Python's logging.exception() writes its own line with time and rank, and the traceback under it bare."""
+        if line.rank is not None or line.stamp:
+            self._raises = line.rank if line.stamp and _AN_ERROR.search(line.text[:200]) else None
+        elif self._raises is not None:
+            line.rank = self._raises
+
     def _add(self, event: LogEvent) -> None:
         # Where the rank has written no time, whatever stands before it in the file was written before.
         at = self._times.get(event.rank, self._times.get(None))
-        stamp = self._stamps.get(event.rank, self._stamps.get(None))
+        stamp = self._stamps.get(event.rank, self._stamps.get(None, max(self._stamps.values(), default=None)))
         if event.at is None and at is not None:
             event = dataclasses.replace(event, after=at)
         elif event.at is None and not event.stamp and stamp is not None:
@@ -129,6 +124,8 @@ class LogReader:
 
     def end(self) -> tuple[LogEvent, ...]:
         self._add_failure(self._failures.end())
+        for event in self._chain.end():
+            self._add(event)
         for event in self._timings.end():
             self.tally.add(event)
         return owned(with_ranks(self.tally.events()))
@@ -215,7 +212,7 @@ def error_file(text: str, rank: int | None = None) -> list[LogEvent] | None:
 
 def _message_events(message: object, rank: int | None, raised: LogEvent) -> Iterable[LogEvent]:
     text = str(message.get("message", "")) if isinstance(message, dict) else str(message)
-    blamed = _Blamed()
+    blamed = Blamed()
     for row in text.split("\n")[:200]:
         line = Line(row[:8192], rank, raised.at, raised.clock, raised.stamp)
         event = blamed.mark(_log_torch.read(line) or _log_nccl.read(line) or _log_python.read(line))

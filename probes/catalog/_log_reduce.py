@@ -78,13 +78,17 @@ WORDS = (
         "izer state", "izer_state", ".pt", ".ckpt", ".safetensors", ".distcp", ".zarr", "_states",
     )),
     ("words", 16, 16, ("- Process ",)),
+    ("words", 1, 3, (
+        "successfully finished", "exits successfully", "train_runtime", "stopped: `max_", "training is done",
+        "one training in", "raining ", "inished training", "reached", "xit",
+    )),
     ("words", 6, 12, ("ffected ranks", "MxRtt/Rnk", "elative performance", "Rank=", "across ranks (", "...: (")),
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
         "ndexing", "acking",
     )),
     ("words", 1, 3, (
-        "float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch",
+        "float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch", "it=", "s=", "upd", "atch",
         "ather", "educe", "catter", "roadcast", "arrier", "sync",
     )),
 )  # fmt: skip

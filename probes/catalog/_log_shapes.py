@@ -102,3 +102,9 @@ def first(shapes: tuple[Shape, ...], line: Line) -> LogEvent | None:
 
 
 Reader = Callable[[Line], LogEvent | None]
+
+
+def least_ms(event: LogEvent) -> int | None:
+    """Of a step, or of steps that were counted together: what the quickest took."""
+    least = event.more.get("least_ms", event.more.get("step_ms"))
+    return least if isinstance(least, int) and least > 0 else None

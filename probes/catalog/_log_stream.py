@@ -22,7 +22,7 @@ from probes.catalog._log_reduce import LINE, MASKED, SECRET, WORDS, traceback_li
 PIECE = 4_194_304  # of a file that is read at once
 AHEAD = 65_536  # of it that is looked at again with the next one, so that a traceback is seen whole
 # Words of progress stand in every line: their first and last are looked for from both ends instead of all of them.
-PROGRESS = frozenset(("%|", "step", "Step", "iter", "Iter", "poch"))
+PROGRESS = frozenset(("%|", "step", "Step", "iter", "Iter", "poch", "it=", "s=", "upd", "atch"))
 TRACEBACK = "Traceback (most"
 LAST_WORDS = 3
 WHOLE, END = 16_777_216, 262_144  # progress is looked for in the beginning of a log, then at the end of each piece

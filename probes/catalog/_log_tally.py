@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_python import NAN_CHECK
 from probes.catalog._log_runs import run_of
+from probes.catalog._log_shapes import least_ms
 
 FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last ones
 # Of these each rank tells one or a few, and who is missing among them is the question.
@@ -72,11 +73,12 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     times = [at for at in (one.last_at, other.last_at) if at is not None]
     base = other if one.kind in _NEWEST else one
     if one.kind == "progress" and base is other:
-        base = dataclasses.replace(base, more={**base.more, **_pace(one, other)})
-    if one.kind == "progress" and one.stamp and base is other:  # since when it goes on
-        base = dataclasses.replace(base, more={**base.more, "first_stamp": one.more.get("first_stamp", one.stamp)})
+        since = {"first_stamp": one.more.get("first_stamp", one.stamp)} if one.stamp else {}  # since when it goes on
+        base = dataclasses.replace(base, more={**base.more, **_pace(one, other), **since})
     at = one.at if one.at is not None else other.at
     more = base.more
+    if one.kind == "progress" and (took := [ms for event in (one, other) if (ms := least_ms(event)) is not None]):
+        more = {**more, "least_ms": min(took)}  # against which the newest step is slow
     if one.kind in (*_NEWEST, "nan") and (last := other.line or other.offset):
         more = {**more, "last_place": last}
     return dataclasses.replace(

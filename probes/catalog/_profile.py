@@ -160,9 +160,11 @@ def _speedscope_frame(one: dict[str, Any]) -> str:
 
 
 def rank_named(file: str) -> int | None:
-    """The rank in a file's name."""
-    found = _RANK.search(file.rpartition("/")[2])
-    return int(found[1]) if found else None
+    """The rank in a file's name, or in that of its folder or of the one around it: rank0/gil.collapsed."""
+    for part in reversed(file.split("/")[-3:]):
+        if found := _RANK.search(part):
+            return int(found[1])
+    return None
 
 
 def _is_python(frame: str) -> bool:

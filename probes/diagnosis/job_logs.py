@@ -87,12 +87,13 @@ def _apart(job: Job) -> None:
     for event, log, _ in job.events:
         runs[id(log)] = max(runs.get(id(log), 0), run_of(event))
     kept: list[tuple[LogEvent, RankLog, Seen]] = []
-    went_on, days = _WentOn(job), _Days(job)
+    went_on = _WentOn(job)
+    other_runs = _of_other_runs(job)
     for one in job.events:
         event, log, _ = one
-        before = ends(event) and run_of(event) < runs[id(log)]
+        before = id(log) in other_runs or ends(event) and run_of(event) < runs[id(log)]
         before = before or (id(log) in goes_on and _place_in(event) < restarts.get(id(log), (0, 0)))
-        before = before or went_on.after(event, log) or days.before(log)
+        before = before or went_on.after(event, log)
         (job.earlier if before or log.how == EARLIER or _before_its_process(job, event) else kept).append(one)
     job.events = kept
 
@@ -126,30 +127,24 @@ class _WentOn:
         return False
 
 
-class _Days:
-    """A log that was brought for comparison, or that a container of last week has left: it ends more than a day before
-    another one begins that tells of steps. Logs of two ranks are of one run, whatever their clocks say."""
-
-    def __init__(self, job: Job) -> None:
-        self._last: dict[int, float] = {}
-        self._steps: list[tuple[float, int | None]] = []
-        first: dict[int, tuple[float, int | None]] = {}
-        working: set[int] = set()
-        for event, log, _ in job.events:
-            working |= {id(log)} if event.kind == "progress" else set()
-            at = local(event.stamp or str(event.more.get("after_stamp", "")))
-            if at is not None and at > DATED:
-                self._last[id(log)] = max(at, self._last.get(id(log), at))
-                first[id(log)] = min((at, log.rank), first.get(id(log), (at, log.rank)), key=lambda one: one[0])
-        self._steps = [first[key] for key in sorted(working & first.keys())]
-
-    def before(self, log: RankLog) -> bool:
-        """Whether it ends a day or more before another run's log begins."""
-        last = self._last.get(id(log))
-        return last is not None and any(
-            began - last > OTHER_DAY_S and (log.rank is None or rank is None or log.rank == rank)
-            for began, rank in self._steps
-        )
+def _of_other_runs(job: Job) -> set[int]:
+    """Logs that had ended long before the log with the most steps began: of an earlier job in the same folder."""
+    spans: dict[int, tuple[float, float]] = {}
+    steps: dict[int, int] = {}
+    for event, log, _ in job.events:
+        words = (event.stamp, str(event.more.get("after_stamp", "")), str(event.more.get("first_stamp", "")))
+        times = [at for word in words if word[:2] == "20" and (at := local(word)) is not None]  # with its year
+        if event.at is not None and event.last_at is not None:
+            times += [event.at, event.last_at]
+        if times:
+            first, last = spans.get(id(log), (min(times), max(times)))
+            spans[id(log)] = min(first, *times), max(last, *times)
+        if event.kind == "progress":
+            steps[id(log)] = steps.get(id(log), 0) + event.count
+    most = max((log for log in steps if log in spans), key=lambda log: steps[log], default=None)
+    if most is None:
+        return set()
+    return {log for log, (_, last) in spans.items() if last < spans[most][0] - ZONES_S - OTHER_LOG_S}
 
 
 def _latest(one: float | None, other: float | None) -> float | None:

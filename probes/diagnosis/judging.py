@@ -95,7 +95,7 @@ class Diagnoser:
 
     def _diagnose(self, evidence: Evidence) -> Diagnosis:
         told = {name: self._ask(name, rule, evidence) for name, rule in all_rules().items()}
-        found = [one for rule in told.values() for one in rule.hypotheses]
+        found = _on_nodes(evidence, [one for rule in told.values() for one in rule.hypotheses])
         failed = {name: rule.failed for name, rule in told.items() if rule.failed}
         quiet, on = signs(evidence, found, _advances(evidence, failed))
         ranked = rank(found, quiet, on, _gap(evidence))
@@ -118,6 +118,19 @@ class Diagnoser:
                 log.exception("rule %s stopped on this evidence", name)
                 failed = f"{type(error).__name__}: {error}"[:300]
         return _Told(tuple(found), failed, frozenset(looked))
+
+
+def _on_nodes(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
+    """With the node on which a pod runs: what is told of the one is told of the other as well."""
+    nodes: dict[str, str] = {}
+    for seen in evidence.of("job.pods"):
+        nodes.update(seen.facts.nodes)
+    if not nodes:
+        return found
+    return [
+        replace(one, nodes=one.nodes | here) if (here := {nodes[name] for name in one.nodes if name in nodes}) else one
+        for one in found
+    ]
 
 
 def _with_doubles(evidence: Evidence, first: Ranked) -> Ranked:

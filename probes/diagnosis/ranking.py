@@ -17,6 +17,8 @@ from probes.diagnosis.core import Hypothesis, Reason
 from probes.reference import rows
 
 WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
+PLACES = frozenset(("node", "rank", "gpu", "bus_id", "hca", "switch"))
+CLEARLY = 5.0  # judgement: a place of which so much less speaks is not meant
 MANY = 8  # judgement: what is weak at more nodes than this is said once
 
 
@@ -95,7 +97,7 @@ def rank(
         if not any(_explained(one, other) for cause in stronger[one.cause] for other in by_cause[cause]):
             weaker = (cause for cause in explains().get(one.cause, ()) if cause in by_cause)
             under = [other for cause in weaker for other in by_cause[cause] if _explained(other, one)]
-            roots.append((one, sorted(under, key=lambda other: place[id(other)])))
+            roots.append((_with_its_rank(one, under), sorted(under, key=lambda other: place[id(other)])))
     doubt = strength(quiet)  # what speaks for "nothing is wrong" speaks against each cause
     weighed = [(_weight(one, under) / doubt, one, tuple(under)) for one, under in roots]
     weighed += [
@@ -184,17 +186,28 @@ def _from_two_sides(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
                 found[:] = [
                     _together(other, one) if other is others[0] else other for other in found if other is not one
                 ]
-        _place_the_unplaced(found)
+        _place_the_nowhere(found)
     return [one for found in by_cause.values() for one in found]
 
 
-def _place_the_unplaced(alike: list[Hypothesis]) -> None:
-    """A line that names neither node nor rank is of the one place where the same was found."""
-    unplaced = [one for one in alike if not one.subject]
-    placed = [one for one in alike if one.subject]
-    if len(unplaced) == len(placed) == 1:
-        both = _together(placed[0], unplaced[0])
-        alike[:] = [replace(both, says=placed[0].says)]
+def _place_the_nowhere(found: list[Hypothesis]) -> None:
+    """A log that tells no place, and the one place where something tells of the same: they are one. Of several places
+    none is taken."""
+    nowhere = [one for one in found if not one.subject.keys() & PLACES]
+    placed = [one for one in found if one.subject.keys() & PLACES and strength(one.signals) > 1]
+    most = max((strength(one.signals) for one in placed), default=0.0)
+    placed = [one for one in placed if strength(one.signals) * CLEARLY > most]
+    if len(nowhere) == 1 and len(placed) == 1:
+        found[:] = [one for one in found if one not in (nowhere[0], placed[0])]
+        found.append(_together(placed[0], nowhere[0]))
+
+
+def _with_its_rank(one: Hypothesis, under: Sequence[Hypothesis]) -> Hypothesis:
+    """A machine check that ended one rank of its node, and no other: that rank is of its subject."""
+    ended = {other.subject["rank"] for other in under if other.cause == "fw.rank_exited" and "rank" in other.subject}
+    if len(ended) != 1 or "rank" in one.subject or one.cause != "host.machine_check" or "node" not in one.subject:
+        return one
+    return replace(one, subject={**one.subject, "rank": ended.pop()})
 
 
 def _folded(alike: list[Hypothesis]) -> list[Hypothesis]:
@@ -217,10 +230,16 @@ def _folded(alike: list[Hypothesis]) -> list[Hypothesis]:
     return found
 
 
+def _one_tells_less(one: Hypothesis, other: Hypothesis) -> bool:
+    """`mlx5_5/1` beside `mlx5_5/1 of gpu-3`: of a file that nothing tells the node of."""
+    fewer, more = sorted((one.subject.keys(), other.subject.keys()), key=len)
+    return fewer < more and "node" in more
+
+
 def _same_thing(one: Hypothesis, other: Hypothesis) -> bool:
     """One cause, at one node or rank, and nothing by which the two would differ."""
     common = one.subject.keys() & other.subject.keys()
-    if one.cause != other.cause or not common & {"node", "rank"}:
+    if one.cause != other.cause or not common or not (common & {"node", "rank"} or _one_tells_less(one, other)):
         return False
     if any(str(one.subject[key]) != str(other.subject[key]) for key in common):
         return False
@@ -237,6 +256,10 @@ def _nothing(quiet: Sequence[str], on: Sequence[Reason], found: bool) -> Hypothe
     says = "What was found does not stop the job" if found else "No probe found anything wrong"
     if "training_advances" in quiet:
         says = "Training goes on, " + ("in spite of what was found" if found else "and no probe found anything wrong")
+    elif "steps_until_looked" in quiet:
+        says = "The job still made its steps when the nodes were looked at"
+    elif "ended_by_its_log" in quiet:
+        says = "The job had ended its work, says its log"
     elif "completed_by_scheduler" in quiet:
         says = "The job ended well, says the scheduler"
     elif "ended_after_work" in quiet:

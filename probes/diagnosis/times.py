@@ -25,6 +25,7 @@ LONG_S = 6 * 3600.0  # judgement: what happened so long before the last sign of 
 STEP_S = 120.0  # judgement: a step that is under way may still end after a fault
 ZONES_S = 14 * 3600.0
 DAYS_S = 3 * 86400.0  # judgement: of an incident people bring what is hours old, seldom days
+AGO_S = 14 * 86_400.0  # judgement: nobody looks for the first time at a job that has stood for two weeks
 _FORMS = (
     "%Y-%m-%d %H:%M:%S",
     "%a %b %d %H:%M:%S %Y",
@@ -81,6 +82,10 @@ class Times:
         self.first = _ends(((event, node, self._log(event, node)) for event, node in events), min)
         last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")
         self.last = _ends(last, max)
+        from probes.diagnosis.going_on import in_one_zone
+
+        self.one_zone = in_one_zone(evidence)
+        self.looked = _looked(evidence)
         signs = ((event, seen.node, self._log(event, seen.node)) for event, _, seen in evidence.job.events)
         self.last_sign = _ends(signs, max)
         # Of jobs that lost a node only: of one that ended otherwise a node may be started again long after its end.
@@ -111,19 +116,28 @@ class Times:
         if start is not None and at is not None:
             return "yes" if at < start - 1 else ""
         found: list[Old] = [
-            _before(self.corrected(node, at), stamp, self.first, MARGIN_S),
-            _before(self.corrected(node, at), stamp, self.last, STEP_S),
-            _before(self.corrected(node, at), stamp, self.last_sign, LONG_S),
+            _before(self.corrected(node, at), stamp, ends, margin, 0.0 if self.one_zone else ZONES_S)
+            for ends, margin in ((self.first, MARGIN_S), (self.last, STEP_S), (self.last_sign, LONG_S))
         ]
+        if self.last_sign == (None, None):  # no log tells any time: then how long ago it was when somebody looked
+            found.append(_before(self.corrected(node, at), stamp, self.looked, AGO_S, 0.0))
         told = any(end is not None for ends in (self.first, self.last, self.last_sign) for end in ends)
         if not told and (mine := local(stamp)) is not None and self.newest is not None:
             # Nothing tells when the job ran. But somebody looked after the newest line of all nodes' logs.
-            return "perhaps" if apart(self.newest, mine) > DAYS_S else ""
+            found.append("perhaps" if apart(self.newest, mine) > DAYS_S else "")
         return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
 
     def over(self, node: str, at: float | None, stamp: str = "") -> bool:
         """Whether it is surely old."""
         return self.old(node, at, stamp) == "yes"
+
+
+def _looked(evidence: Evidence) -> Ends:
+    """The latest look at the nodes that tells its day."""
+    facts = [seen.facts for seen in evidence.of("evidence.looked")]
+    utc = max((one.utc for one in facts if one.utc is not None), default=None)
+    printed = max((one.printed for one in facts if one.printed is not None), default=None)
+    return utc, printed
 
 
 def times_of(evidence: Evidence) -> Times:
@@ -139,16 +153,17 @@ def _ends(events: Iterator[tuple[LogEvent, str, float | None]], pick: object) ->
     assert callable(pick)
     some = list(events)
     utc = [at for _, _, at in some if at is not None]
-    stamps = [stamp for event, _, utc_at in some if utc_at is None for stamp in (_first_stamp(event), event.stamp)]
+    stamps = [stamp for event, _, utc_at in some if utc_at is None for stamp in _stamps(event)]
     printed = [at for stamp in stamps if (at := local(stamp)) is not None]
     return (pick(utc) if utc else None, pick(printed) if printed else None)
 
 
-def _first_stamp(event: LogEvent) -> str:
-    return str(event.more.get("first_stamp", ""))
+def _stamps(event: LogEvent) -> tuple[str, str]:
+    """Of a line without a time of its own the last one that stands above it."""
+    return str(event.more.get("first_stamp", "")), event.stamp or str(event.more.get("after_stamp", ""))
 
 
-def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
+def _before(at: float | None, stamp: str, ends: Ends, margin: float, zones: float) -> Old:
     utc, printed = ends
     if at is not None and utc is not None:
         return "yes" if at < utc - margin else ""
@@ -157,7 +172,7 @@ def _before(at: float | None, stamp: str, ends: Ends, margin: float) -> Old:
     if mine is None or theirs is None:
         return ""
     gap = apart(theirs, mine)
-    if gap > ZONES_S + margin:
+    if gap > zones + margin:
         return "yes"
     return "perhaps" if gap > margin else ""
 

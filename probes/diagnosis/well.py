@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from probes.catalog._gpu_facts import Gpu
 from probes.catalog._log_events import QUIET
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Seen
+from probes.diagnosis.going_on import AT_THE_END, ended_its_work, steps_to_the_look
+from probes.diagnosis.ranking import strength
 
-# The end of a process closes its connections; those that end a moment later write of it.
-AT_THE_END = QUIET | {"peer_closed", "store_closed", "nccl_warn", "unwaited", "bootstrap"}
 # What a job that goes on shows when it is slow: that it goes on is then no sign that nothing is wrong.
 SLOW = frozenset({"last_by_duration", "last_by_call", "in_device_sync_twice", "sync_in_profile", "lock_held_twice",
     "callbacks_in_profile", "hotspot", "throttled_much", "threads_over_cores", "masks_collide", "link_slow",
     "waits_to_send_many", "packets_lost"})  # fmt: skip
+ODD = 5.0  # judgement: what is more likely than this to be its cause is no mere oddity
 FULL, EMPTY = 90, 5  # percent of use; judgement
 EMPTY_MIB = 2048  # judgement: what the driver and a display keep
 # Of the power limit. A collective that waits keeps a GPU at full use too, but at 120 to 200 W of an H100's 700 W; at
@@ -39,8 +40,13 @@ def signs(
         signals, on = ("training_advances", *signals), _going_on(evidence)
     if ended := _ended_well(evidence):
         signals, on = (*signals, "completed_by_scheduler"), (*on, *ended)
-    if not found and not signals and (computing := _computing(evidence)):
-        signals, on = ("gpus_compute",), computing
+    if done := ended_its_work(evidence):
+        signals, on = (*signals, "ended_by_its_log"), (*on, *done)
+    if not signals and all(strength(one.signals) < ODD for one in found):
+        if steps := steps_to_the_look(evidence):
+            signals, on = ("steps_until_looked",), steps
+        if not found and (computing := _computing(evidence)):
+            signals, on = (*signals, "gpus_compute"), (*on, *computing)
     return signals, on
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probes.intake.names import KEYED, is_host, is_other, looks_like_a_node, named, stem
+from probes.intake.names import KEYED, is_host, is_other, is_other_word, looks_like_a_node, named, stem
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
 _UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
@@ -23,6 +23,8 @@ _NOT_NODE = re.compile(
     r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
     r"|free|df|mounts?|chrony\w{0,2}|ntpq|timedatectl|sminfo|show|gids|statistics?|full|[qtskS]|t\d|hw|os|sos|sosreport"
     r"|slurmd|slurmctld|slurmstepd|munged?|unmunge|kubelet|raylet|gcs_server|chronyd|ntpd|mmfs|mmdiag|weka|beegfs|lustre"
+    r"|threads?|sched(?:stat)?|nccl|amd|rocm|ecc|remap(?:ped)?|power|clocks?|thermal|check|health|kubectl|pods?|events?|status"
+    r"|state|info|version|list|sel|ipmi\w{0,4}|sensors?|bmc|firmware|raw|tail|head|metrics?"
     r"|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
@@ -53,6 +55,12 @@ def of_report(folder: str) -> str:
     """The node of a folder that sos wrote, sosreport-<node>[-<case>]-<date>-<letters>, or node=<node>."""
     found = _REPORT.fullmatch(folder) or KEYED.fullmatch(folder)
     return found[1] if found else ""
+
+
+def called(folder: str, hosts: set[str]) -> str:
+    """What the node of a folder is called: threads_n021 is of n021, where something else names that node."""
+    inner = node_of_name(PurePosixPath(folder), hosts - {folder}) if "_" in folder else ""
+    return of_report(folder) or (inner if inner in hosts else "") or folder
 
 
 def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
@@ -104,7 +112,42 @@ def of_names(paths: Iterable[PurePosixPath]) -> set[str]:
     and ibstat_tz2.txt."""
     words = [re.split(r"[._ ]+", stem(path.name)[:200]) for path in paths]
     last = [some[-1] for some in words if len(some) > 1 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[-1])]
-    return alike(_bare(some[0]) for some in words) | alike(last)
+    # mlxlink_oak11_mlx5_0.json: the tool, the node, and which part of it
+    inner = [some[1] for some in words if len(some) > 2 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[1])]
+    return alike(_bare(some[0]) for some in words) | alike(last) | alike(inner)
+
+
+_NO_NODE_FOLDER = re.compile(
+    r"good|bad|ok|fine|baseline|idle|busy|prev\w{0,4}|curr\w{0,4}|now|then|later|earlier|start|end|slow|fast|hung"
+    r"|healthy|sick|control|reference|compare\w?|today|yesterday|morning|night|am|pm|t\d{1,4}|runs?|jobs?|nodes?|hosts?"
+    r"|all|misc|etc|var|tmp|proc|sys|home|root|usr|opt|network|net|fabric|hardware|kernel|system|process|gpus?|cpus?"
+    r"|commands?|sos_commands", re.I,
+)  # fmt: skip
+
+
+def _begins_as_other(name: str) -> bool:
+    """rank3, step-7 and out, but not pollux, which only begins with the letters of poll."""
+    letters = re.match(r"[A-Za-z]{0,60}", name)
+    return is_other(name) and (letters is None or is_other_word(letters[0]))
+
+
+def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
+    """Folders beside each other with files of the same names, of whole nodes: alpha/dmesg.txt and beta/dmesg.txt."""
+    groups: dict[tuple[PurePosixPath, str], set[PurePosixPath]] = {}
+    for inside in insides:
+        folder = inside.parent
+        if folder.name and not node_of_name(PurePosixPath(inside.name), ()):
+            groups.setdefault((folder.parent, inside.name), set()).add(folder)
+    found = {folder for group in groups.values() if len(group) > 1 for folder in group}
+    return {
+        folder
+        for folder in found
+        if is_host(folder.name)
+        and not _begins_as_other(folder.name)
+        and not _NOT_NODE.fullmatch(folder.name)
+        and not _NO_NODE_FOLDER.fullmatch(folder.name)
+        and named(PurePosixPath(folder.name)).rank is None
+    }
 
 
 def _bare(word: str) -> str:

@@ -117,8 +117,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         text = text[status.end() :]
     if _CONCLUSIONS.match(item.name):
         return Other("says what somebody wrote about it: no evidence")
-    if item.name.lower().endswith((".csv", ".tsv")) and (tool := tool_of(text[:HEAD], item.name)) is not None:
-        return Known("tool", text, tool=tool)
+    if item.name.lower().endswith((".csv", ".tsv")) and (found := _tool(text, item.name)) is not None:
+        return found
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
@@ -132,6 +132,21 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)
+
+
+_REMARKS = re.compile(r"(?:#[^\n]{0,200}\n|\s{0,20}\n){1,4}")
+
+
+def _tool(text: str, name: str) -> Known | None:
+    """The output of a tool, also under a remark of who brought it: `# 09:12:44 30 Jul`."""
+    if (tool := tool_of(text[:HEAD], name)) is not None:
+        return Known("tool", text, tool=tool)
+    remarks = _REMARKS.match(text)
+    if remarks is None or "#" not in remarks[0]:
+        return None
+    rest = text[remarks.end() :]
+    tool = tool_of(rest[:HEAD], name)
+    return None if tool is None else Known("tool", rest, tool=tool)
 
 
 def _of_text(text: str, name: str) -> Known | Other:
@@ -168,8 +183,8 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("ps", text)
     if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
         return Known("stacks", text)
-    if (tool := tool_of(head, name)) is not None:
-        return Known("tool", text, tool=tool)
+    if (of_tool := _tool(text, name)) is not None:
+        return of_tool
     for mark, why in _TOOLS:
         if body.startswith(mark) or f"\n{mark}" in head[:4096]:
             return Other(why)

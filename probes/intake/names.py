@@ -121,6 +121,11 @@ def is_other(name: str) -> bool:
     return bool(_OTHER.match(name))
 
 
+def is_other_word(word: str) -> bool:
+    """Whether the whole word is of what is no node."""
+    return bool(_OTHER.fullmatch(word))
+
+
 def looks_like_a_node(name: str) -> bool:
     """Whether a folder's name by itself is a node's: gpu-017, node3, ip-10-0-0-4."""
     return bool(_HOST.fullmatch(name) and _NODE_WORD.search(name) and any(c.isdigit() for c in name))

@@ -45,7 +45,7 @@ _ANSIBLE = re.compile(
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
     r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
-    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80} ?| |(?=[#$])))?"
+    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80} ?| |(?=[#$])))?"  # SLES: gn-1:~ #
     r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#

@@ -25,9 +25,10 @@ from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
+from probes.intake.chained import outputs_of
 from probes.intake.files import Given, walk
 from probes.intake.hosts import kernel_host, told_by
-from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
+from probes.intake.items import HEAD, LONG_LINE, PEEK, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import below_a_tool, log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
@@ -37,6 +38,7 @@ from probes.intake.tools import (
     beside,
     environment,
     launch,
+    looked,
     native_stacks,
     packet_log,
     process_table,
@@ -91,7 +93,16 @@ class _Sorter:
             return
         if captures.beside(item) or self._saved.take(item) or self._trees.take(item):
             return
+        self._looked_at(item)
         self._take_apart(item, 0)
+
+    def _looked_at(self, item: Item) -> None:
+        """Times at which somebody looked: of the whole file, before it is taken apart, and of no node."""
+        if item.binary or b"\0" in item.head:
+            return
+        facts = looked.looks(item.upto(PEEK).decode("utf-8", "replace").replace("\r\n", "\n"))
+        if facts is not None:
+            self.brought.captures.append((item.ref, Reading(Capture("", looked.TOOL.probe, "ok"), facts, None, ())))
 
     def _unread(self, item: Item, why: str) -> None:
         self.brought.unread.append(Unread(item.ref, why))
@@ -107,6 +118,8 @@ class _Sorter:
             self._of_node(item, "nccl.ras", item.upto(TEXT_BYTES).decode("utf-8", "replace").replace("\r\n", "\n"))
             return
         if nested < NESTED and self._pasted(item, nested):
+            return
+        if nested <= NESTED and self._chained(item, nested):
             return
         if len(item.head) < 1024 and (host := told_by(item.name, item.head.decode("utf-8", "replace"))):
             self.brought.told[item.inside.parent] = host
@@ -159,6 +172,16 @@ class _Sorter:
             del self.brought.unread[before:]
             self._unread(item, "several files in one, of which none has a known form")
         return True
+
+    def _chained(self, item: Item, nested: int) -> bool:
+        """Whether it is what several tools wrote one after the other: then each was taken by itself."""
+        before, parts = len(self.brought.unread), outputs_of(item)
+        for part in parts:
+            self._take_apart(part, NESTED + 1)
+        if parts and len(self.brought.unread) - before == len(parts):
+            del self.brought.unread[before:]
+            return False
+        return bool(parts)
 
     def _take_apart(self, item: Item, nested: int) -> None:
         """A file or a part of one: what stops its parser does not stop the others."""

@@ -15,7 +15,7 @@ from typing import Any
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
-from probes.intake.hosts import node_of_name, of_names, of_report
+from probes.intake.hosts import called, node_of_name, of_names, of_twins
 from probes.intake.names import Named, after_prefix, named, nodes_of
 
 MOST_THREADS = 4096  # of a dump's entries that are looked at
@@ -33,9 +33,10 @@ class Who:
         hosts |= set(self.told.values())
         hosts |= brought.named | of_names(one.inside for one in brought.nodes)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
-        self.nodes = nodes_of(brought.folders, hosts, whole)
+        self.nodes = nodes_of(brought.folders, hosts, whole) | of_twins(one.inside for one in brought.nodes)
         self.nodes -= _of_many(one.inside for one in brought.nodes)
-        self.hosts = hosts | {of_report(folder.name) or folder.name for folder in self.nodes}
+        self.called = {folder: called(folder.name, hosts) for folder in self.nodes}
+        self.hosts = hosts | set(self.called.values())
         there: dict[PurePosixPath, set[str]] = {}
         for one in brought.nodes:
             if name := one.host or node_of_name(one.inside, ()):
@@ -69,7 +70,7 @@ class Who:
     def _own_folder(self, inside: PurePosixPath) -> str:
         """The node whose folder a file is in."""
         folder = next((one for one in inside.parents if one in self.nodes), None)
-        return "" if folder is None else self.told.get(folder) or of_report(folder.name) or folder.name
+        return "" if folder is None else self.told.get(folder) or self.called[folder]
 
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
         """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""

@@ -185,6 +185,32 @@ LINES_OF_COMMUNICATION: Told = [
 ]  # fmt: skip
 
 LINES_OF_LAUNCHERS: Told = [
+    (
+        "srun: error: Task launch for StepId=7.0 failed on node gn-3: Protocol authentication error",
+        "credential",
+        {"peer": "gn-3", "name": "Protocol authentication error"},
+    ),
+    (
+        "[rank0] 04:24:02 wrote optim.pt    92.4 / 1091.8 GB  1.54 GB/s",
+        "checkpoint",
+        {"rank": 0},
+    ),
+    # The end of the work
+    (
+        "I0311 08:59:04.002000 5100 torch/distributed/elastic/agent/server/api.py:864] [default] worker group "
+        "successfully finished. Waiting 300 seconds for other agents to finish.",
+        "finished",
+        {"stamp": "03-11 08:59:04"},
+    ),
+    ("[2026-10-01 08:38:24,105] [INFO] [launch.py:351:main] Process 71 exits successfully.", "finished", {}),
+    ("{'train_runtime': 2211.8, 'train_loss': 0.41, 'epoch': 2.0}", "finished", {"more.seconds": 2211}),
+    ("`Trainer.fit` stopped: `max_epochs=3` reached.", "finished", {"name": "epochs"}),
+    ("[after training is done] datetime: 2026-01-02 03:04:05", "finished", {}),
+    ("2026-05-06 07:08:09 | INFO | fairseq_cli.train | done training in 3721.2 seconds", "finished", {}),
+    ("Training completed. Do not forget to share your model", "finished", {"name": "completed"}),
+    ("Finished training!", "finished", {}),
+    ("2026-04-18 16:27:24,402 INFO loop: max_steps 12000 reached", "finished", {"name": "steps"}),
+    ("wrapper: torchrun exited with code 0", "finished", {}),
     ("step 12/500 loss=2.1 step_time=95.2s", "progress", {"seq": 12, "more.step_ms": 95200}),
     ("iteration 12 took 950 ms", "progress", {"more.step_ms": 950}),
     ("    @     0x7f3a5c0d1e2b ncclLocalOpAppend", "nccl_frame", {"name": "ncclLocalOpAppend"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,12 @@ OF_USER = frozenset((15, 16, 17, 18, 22, 38))
 # Kernel functions, modules and programs of the drivers.
 OF_DRIVER = ("nv_", "uvm_", "nvidia", "os_acquire", "amdgpu", "kfd", "_nv0", "rm_ioctl", "rmapi")
 PROBLEM_IN_STATE = ("couldn't communicate", "has failed", "No devices were found", "Failed to initialize NVML")
+
+# What training is called among processes (15 letters, comm of proc(5)): interpreters, launchers, trainers in C++.
+_TRAINS = re.compile(
+    r"^(?:python|pt_|torch|deepspeed|accelerate|ray|mpi)|train|nemo|megatron|worker|vllm|sglang|llm|gpt|jax|_perf$",
+    re.I,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,4 +204,8 @@ def _kernel(finding: Finding, event: Event | None) -> tuple[str, str] | None:
         unclear = True
     if unclear:
         return str(cause), "gpu_xid_unclear"
-    return str(cause), "gpu_xid_program" if cause == PROGRAM else "gpu_xid"
+    if cause != PROGRAM:
+        return str(cause), "gpu_xid"
+    process = str(getattr(event, "process", "") or "")
+    # A program's own fault is that program's: a desktop's or a neighbour's stops no training.
+    return PROGRAM, "gpu_xid_program" if not process or _TRAINS.search(process) else "gpu_xid_other_program"

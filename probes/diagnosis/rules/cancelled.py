@@ -23,7 +23,9 @@ SAID: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ),
     (("JOB REQUEUE",), "it was put back into the queue", "ended_with_reason"),
     (("pot ", "nstance interruption"), "its machine was taken back", "ended_with_reason"),
-    (("Evicted", "TaintManagerEviction"), "its pod was evicted", "ended_with_reason"),
+    (("Evicted",), "its pod was evicted", "ended_with_reason"),
+    # A taint that evicts is set by a person (drain), or by the control plane for a node that it has lost.
+    (("TaintManagerEviction",), "its pod was evicted from a tainted node", "ended_by_taint"),
     (("imminent node shutdown",), "its node was shut down", "ended_with_reason"),
     (("CANCELLED",), "it was cancelled", "ended_by_somebody"),
 )

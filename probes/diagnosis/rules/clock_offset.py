@@ -170,7 +170,8 @@ def _refused(evidence: Evidence, tickets: list[Said], by_time: bool) -> Hypothes
     refused = _refusing(evidence, tickets)
     node = node or (refused.pop() if len(refused) == 1 else "")
     because = [quoted(*tickets[0])]
-    signals = ["ticket_refused_by_time" if by_time else "ticket_refused"]
+    expired = bool(node) and any(event.name == "Expired credential" for event, _, _ in tickets)
+    signals = ["ticket_refused_by_time" if by_time else "ticket_expired" if expired else "ticket_refused"]
     if node in unkept:
         because.append(Reason(f"the clock of {node or 'a node'} is not synchronised to any source", unkept[node].ref))
         signals.append("clock_not_kept")

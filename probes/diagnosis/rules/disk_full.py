@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._log_events import LogEvent
+from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.rules._no_room import of_shared_memory, told
 from probes.diagnosis.times import Times, times_of
@@ -21,6 +22,8 @@ NONE_LEFT = 99.0  # percent; judgement: df rounds up, and what is left may be to
 IN_LOG = ("No space left on device", "Errno 28", "Disk quota exceeded", "Errno 122", "Read-only file system",
     "Errno 30", "not enough disk space")  # fmt: skip
 
+ROOM_BYTES = 5 << 30  # judgement: less is soon gone
+
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     times = times_of(evidence)
@@ -32,7 +35,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             {"node": seen.node} if seen.node else {},
             f"A file system of {seen.node or 'a node'} is full or read-only: {finding.says}",
             (Reason(finding.says, seen.ref),),
-            (SIGNALS[finding.code],),
+            ("disk_nearly_full" if _has_room(seen, finding) else SIGNALS[finding.code],),
             would_change=("room on it at a second look",),
         )
     yield from _quotas(evidence)
@@ -60,6 +63,14 @@ def _without_room(evidence: Evidence) -> set[str]:
         if seen.node and max(used, default=0.0) >= NONE_LEFT:
             found.add(seen.node)
     return found
+
+
+def _has_room(seen: Seen, finding: Finding) -> bool:
+    """Whether much can still be written: 96 % of a large disk leave room for many a checkpoint."""
+    if finding.code != "host.disk_full" or seen.facts is None:
+        return False
+    disks = [disk for disk in seen.facts.disks if disk.mount == finding.subject.get("mount")]
+    return any((disk.free_bytes or 0) > ROOM_BYTES and (disk.used_percent or 0) < 99 for disk in disks)
 
 
 def _says(event: LogEvent) -> bool:

@@ -50,9 +50,13 @@ def _route(evidence: Evidence, said: list[Said]) -> Hypothesis:
     remotes = Counter(str(one[0].more["remote_gid"]) for one in said if "remote_gid" in one[0].more)
     owners = {str(one[0].more["local_gid"]): node_of(evidence, one) for one in said if "local_gid" in one[0].more}
     blamed, signals = nodes, ["queue_pair_not_connected"]
+    odd: PortView | None = None
     if own or local:
         blamed = own or set(local)
         signals += ["gid_unusable"] * bool(own) + ["gid_link_local"] * bool(local)
+    elif odd := _odd_table(evidence):
+        blamed = {odd.node}
+        signals.append("gid_table_differs")
     elif len(nodes) > 1 and len(remotes) == 1:  # all of them reach for one end
         blamed = {owners.get(next(iter(remotes)), "")}
     gids = {str(one[0].more.get("local_gid", "")) for one in said if _bad_gid(one)}
@@ -64,6 +68,7 @@ def _route(evidence: Evidence, said: list[Said]) -> Hypothesis:
         (
             *(quoted(*one) for one in said[:4]),
             *(Reason(f"{view.called} has link-local addresses only", view.ref) for view in list(local.values())[:2]),
+            *_other_places(odd),
         ),
         tuple(signals),
         against=_other_end_down(evidence),
@@ -74,6 +79,34 @@ def _route(evidence: Evidence, said: list[Said]) -> Hypothesis:
         ranks=everyone(evidence),
         nodes=frozenset(blamed | nodes),
     )
+
+
+def _odd_table(evidence: Evidence) -> PortView | None:
+    """The one adapter in whose table other kinds of address stand at the same places than in all others' of its name:
+    one index for all nodes then means another address there."""
+    tables: dict[str, dict[tuple[str, ...], list[PortView]]] = {}
+    for view in evidence.ports.of_nodes:
+        if view.facts is not None and view.facts.gids:
+            kinds = tuple(" ".join((*gid.split(" ")[:2], _kind(gid.rsplit(" ", 1)[-1]))) for gid in view.facts.gids)
+            tables.setdefault(view.hca, {}).setdefault(kinds, []).append(view)
+    odd = [
+        few[0]
+        for kinds in tables.values()
+        if len(kinds) == 2
+        for few, most in (sorted(kinds.values(), key=len),)
+        if len(few) == 1 and len(most) > 1
+    ]
+    return odd[0] if len({view.node for view in odd}) == 1 else None
+
+
+def _other_places(odd: PortView | None) -> tuple[Reason, ...]:
+    return () if odd is None else (Reason(f"GIDs of {odd.called} stand at other places than the others'", odd.ref),)
+
+
+def _kind(address: str) -> str:
+    if address.startswith("fe80"):
+        return "link-local"
+    return "IPv4" if "." in address or re.match(r"(?:0{1,4}:){5}ffff:|::ffff:", address) else "IPv6"
 
 
 def _what(one: Said) -> str:

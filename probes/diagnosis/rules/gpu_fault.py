@@ -40,6 +40,7 @@ FOLLOWS = {
     DRIVER: (PROGRAM,),
 }
 WEAK = (
+    "gpu_xid_other_program",
     "gpu_xid_notice",
     "gpu_reports_fault",
     "gpu_needs_recovery",

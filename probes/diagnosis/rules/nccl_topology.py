@@ -48,9 +48,11 @@ def _network(evidence: Evidence) -> Iterator[Hypothesis]:
         return
     fast = sorted(set(found) - slow)
     shown = [lines[node] for node in (*sorted(slow)[:2], *fast[:1])]
+    # NCCL brings InfiniBand itself; a plug-in must be found by each rank, and a setting that is missing hides it.
+    own = all(found[node].startswith(("IB", "RoCE")) for node in fast)
     yield _hypothesis(
         evidence, slow, f"NCCL on {listed(slow)} talks over sockets, on {listed(fast)} over {found[fast[0]]}", shown,
-        "network_differs",
+        "network_differs" if own else "plugin_not_taken",
     )  # fmt: skip
 
 

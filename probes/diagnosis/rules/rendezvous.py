@@ -35,6 +35,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         return
     if not said or _came_further(evidence):
         return
+    if any(one[0].peer for one in evidence.job.said("credential")):
+        return  # a node refused to start its ranks: nobody could meet them
     ended = [one for one in own_faults(evidence) if before(evidence, one, said[0]) is not False]
     if ended:
         return  # who lost its peers meets them at no rendezvous

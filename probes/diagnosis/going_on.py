@@ -1,0 +1,148 @@
+"""Was the job still making its steps when somebody looked, or had it ended its work?
+
+A log of a job that hangs ends in steps too: only a later time, at which somebody looked, tells the two apart.
+
+Units    seconds
+Shape    steps_to_the_look(evidence), ended_its_work(evidence) -> the readings on which it stands; () where nothing does
+Errors   none
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probes.catalog._log_events import QUIET, LogEvent, RankLog
+from probes.diagnosis.core import Evidence, Reason
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said
+from probes.diagnosis.times import STEP_S, apart, local
+
+LEAST = 5  # steps; fewer tell no pace. Judgement
+GAPS = 3.0  # judgement: a step may be late, and somebody who looks is not quicker than that
+SHORT_S = 60.0  # judgement: what a log keeps back before it is written
+PAST_S = 1800.0  # judgement: the log was fetched at most so long after the look; more may be another zone
+DAY_S = 86_400.0
+SLOWER = 1.3  # judgement: steps of one job differ by a few percent
+# The end of a process closes its connections; those that end a moment later write of it.
+AT_THE_END = QUIET | {"peer_closed", "store_closed", "nccl_warn", "unwaited", "bootstrap"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The newest step that a log tells, by the zone of its times, and how far its lines lie apart."""
+
+    said: Said
+    last: float
+    utc: bool
+    gap_s: float
+
+
+def pace(evidence: Evidence) -> Pace | None:
+    """Of the log that tells the newest step; None where none tells enough steps with their times."""
+    found = [one for said in evidence.job.said("progress") if (one := _pace(said)) is not None]
+    return max(found, key=lambda one: one.last, default=None)
+
+
+def _pace(said: Said) -> Pace | None:
+    event = said[0]
+    if event.count < LEAST or event.seq is None:
+        return None
+    if event.at is not None and event.last_at is not None and event.clock == "utc":
+        first, last, utc = event.at, event.last_at, True
+    else:
+        begin, end = local(str(event.more.get("first_stamp", ""))), local(event.stamp)
+        if begin is None or end is None:
+            return None
+        first, last, utc = begin, end, False
+    gap = (last - first) / (event.count - 1)
+    return Pace(said, last, utc, gap) if gap > 0 else None
+
+
+def steps_to_the_look(evidence: Evidence) -> tuple[Reason, ...]:
+    """The newest step is as new as the latest look allows, and no failure is told that it did not outlive."""
+    told = pace(evidence)
+    if told is None or _slower(told.said[0]) or not _outlived(evidence, told):
+        return ()
+    late = [late for seen in evidence.of("evidence.looked") if (late := _late(seen.facts, told)) is not None]
+    if not late or max(late) > max(SHORT_S, GAPS * told.gap_s):
+        return ()
+    says = f"steps go on every {told.gap_s:.0f} s up to the last look at the nodes" if max(late) > 0 else (
+        f"steps go on every {told.gap_s:.0f} s past the last look at the nodes"
+    )  # fmt: skip
+    return (quoted(*told.said, says),)
+
+
+def in_one_zone(evidence: Evidence) -> bool:
+    """Whether the newest step fits the last look at the nodes: then their clocks and the log are of one zone."""
+    told = pace(evidence)
+    late = [late for seen in evidence.of("evidence.looked") if told and (late := _late(seen.facts, told)) is not None]
+    return bool(told is not None and late and max(late) <= max(SHORT_S, GAPS * told.gap_s))
+
+
+def _slower(event: LogEvent) -> bool:
+    """Whether the newest step takes clearly longer than the quickest one did: it goes on, but not as usual."""
+    now, least = event.more.get("step_ms"), event.more.get("least_ms")
+    return isinstance(now, int) and isinstance(least, int) and now > SLOWER * least
+
+
+def _late(facts: object, told: Pace) -> float | None:
+    """How long before this look the newest step was; negative: after it. None where the two cannot be compared."""
+    ends = [facts.utc, facts.printed] if told.utc else [facts.printed, facts.utc]  # type: ignore[attr-defined]
+    at = next((one for one in ends if one is not None), None)
+    if at is not None:
+        late = apart(at, told.last)
+        return late if late >= -PAST_S else None
+    if facts.of_day is None:  # type: ignore[attr-defined]
+        return None
+    late = (facts.of_day - told.last) % DAY_S  # type: ignore[attr-defined]
+    late = late - DAY_S if late > DAY_S / 2 else late
+    return late if late >= -PAST_S else None
+
+
+def _outlived(evidence: Evidence, told: Pace) -> bool:
+    return not any(
+        event.kind not in AT_THE_END and not _before(event, told.last, told.utc) for event, _, _ in evidence.job.events
+    )
+
+
+def _before(event: LogEvent, last: float, utc: bool) -> bool:
+    """Whether the job made steps well after this."""
+    if utc:
+        at = event.last_at if event.last_at is not None else event.after
+        return at is not None and last - at > STEP_S
+    stamp = local(event.stamp or str(event.more.get("after_stamp", "")))
+    return stamp is not None and apart(last, stamp) > STEP_S
+
+
+def ended_its_work(evidence: Evidence) -> tuple[Reason, ...]:
+    """The trainer or its launcher wrote that all is done, nothing went on after that, and no log tells of a failure."""
+    steps: dict[int, int] = {}
+    for event, log, _ in evidence.job.said("progress"):
+        if event.seq is not None or "percent" in event.more:
+            steps[id(log)] = max(steps.get(id(log), 0), _last_place(event))
+    ends = [one for one in evidence.job.said("finished") if _is_last(one[0], one[1], steps)]
+    if not ends:
+        return ()
+    ended = {id(log): _place(event) for event, log, _ in ends}
+    for event, log, _ in evidence.job.events:
+        if event.kind not in AT_THE_END and _place(event) > ended.get(id(log), (-1, -1)):
+            return ()  # it failed after that, or in a log that tells of no good end
+    return tuple(quoted(*one) for one in ends[:4])
+
+
+def _is_last(event: LogEvent, log: RankLog, steps: dict[int, int]) -> bool:
+    """No step of a run after it; a summary may repeat the last one."""
+    last = steps.get(id(log), 0)
+    return _last_place(event) >= last - SUMMARY
+
+
+SUMMARY = 12  # lines; judgement: what loggers print of a run at its end
+
+
+def _place(event: LogEvent) -> tuple[int, int]:
+    return event.line or 0, event.offset or 0
+
+
+def _last_place(event: LogEvent) -> int:
+    last = event.more.get("last_place")
+    return last if isinstance(last, int) else event.line or event.offset or 0
