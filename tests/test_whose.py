@@ -10,7 +10,7 @@ from probes.diagnosis.core import Hypothesis, Reason
 from probes.diagnosis.ranking import rank
 from probes.intake import read
 from probes.intake.chained import chained
-from probes.intake.tools import pods
+from probes.intake.tools import kubernetes
 from tests.support.hardware import judged
 
 XID = "[Mon Jan  5 09:00:00 2026] NVRM: Xid (PCI:0000:0b:00): 79, pid=7, GPU has fallen off the bus.\n"
@@ -111,9 +111,12 @@ PODS = (
 
 
 def test_the_table_of_pods_tells_on_which_node_each_runs_also_beside_restarts_of_two_words() -> None:
-    assert pods.read(PODS).nodes == {"prep-2": "metal-3", "prep-3": "metal-4"}
+    def nodes(text: str) -> dict[str, str]:
+        return {pod.name: pod.node for pod in kubernetes.read(text).pods}
+
+    assert nodes(PODS) == {"prep-2": "metal-3", "prep-3": "metal-4"}
     listed = '{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "a-0"}, "spec": {"nodeName": "m-1"}}]}'
-    assert pods.read(listed).nodes == {"a-0": "m-1"}
+    assert nodes(listed) == {"a-0": "m-1"}
 
 
 def test_memory_that_ran_out_on_a_node_explains_the_end_of_a_rank_in_its_pod(tmp_path: Path) -> None:

@@ -123,8 +123,8 @@ class Diagnoser:
 def _on_nodes(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
     """With the node on which a pod runs: what is told of the one is told of the other as well."""
     nodes: dict[str, str] = {}
-    for seen in evidence.of("job.pods"):
-        nodes.update(seen.facts.nodes)
+    for seen in evidence.of("cluster.events"):
+        nodes.update({pod.name: pod.node for pod in seen.facts.pods if pod.node})
     if not nodes:
         return found
     return [
