@@ -25,7 +25,9 @@ MOST_LINES, MOST_FRAMES, MOST_LINE = 50_000, 400, 60_000
 _COUNT = re.compile(r"\s(\d{1,15})$")
 _SAMPLE = re.compile(r"\S.{0,60}\s\d{1,8}(?:/\d{1,8})?\s+(?:\[\d{1,5}\]\s+)?\d{1,10}\.\d{3,9}:\s")  # perf script
 _CALL = re.compile(r"\s{4,24}[0-9a-f]{4,16} (.{1,300}?)(?:\+0x[0-9a-f]{1,12})? \((.{1,300})\)$")
-_RANK = re.compile(r"(?<![A-Za-z])rank[_.-]?(\d{1,6})(?!\d)")
+_RANK = re.compile(r"(?<![A-Za-z])(?<!local[_-])rank[_.-]?(\d{1,6})(?!\d)")
+_SHORT = re.compile(r"(?:^|[._-])r(\d{1,6})(?=[._-]|$)")  # prof_r3.txt
+_FOLDER = re.compile(r"(?i)(?:global[_-]?)?(?:rank|r)[_.=-]?(\d{1,6})")
 _PYTHON = re.compile(r"\(.{1,300}\.(?:py|pyx):\d{1,9}\)$|^py::|\.py:\d{1,9}$")
 SYNC = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize",
     "cuCtxSynchronize", "hipStreamSynchronize", "_local_scalar_dense", "THPVariable_item", "THPVariable_tolist",
@@ -160,8 +162,10 @@ def _speedscope_frame(one: dict[str, Any]) -> str:
 
 
 def rank_named(file: str) -> int | None:
-    """The rank in a file's name."""
-    found = _RANK.search(file.rpartition("/")[2])
+    """The rank in a file's name, or in that of the folder it lies in."""
+    folder, _, name = file.partition(": ")[0].rpartition("/")
+    found = _RANK.search(name) or _RANK.search(file.partition(": ")[2]) or _SHORT.search(name)
+    found = found or _FOLDER.fullmatch(folder.rpartition("/")[2])
     return int(found[1]) if found else None
 
 

@@ -125,6 +125,8 @@ class _Sorter:
             self._of_node(item, probe, self._whole(item, known.text) if known.kind == "kernel log" else known.text)
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
+            if known.tool.beside_logs and (log := log_file(item, known.text, sure=False)) is not None:
+                self.brought.logs.append(log)
         else:
             self._log(item, known)
 

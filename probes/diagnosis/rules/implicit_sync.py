@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._profile import rank_named
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView
 from probes.diagnosis.suspects import ranks_said, seen_twice, shared, standing
+from probes.diagnosis.whose import rank_of
 
 CAUSE = "cpu.implicit_sync"
 MOST_RANKS = 0.5  # share of the ranks with a stack; judgement
@@ -20,6 +20,7 @@ MOST_SAMPLES = 0.4  # of a profile; judgement
 PROFILE, SUMMARY = "rank.profile", "rank.cuda_calls"
 KERNELS = 50  # for each wait: a step starts thousands, and asks for its loss once; judgement
 ENOUGH = 200  # waits; judgement
+BUSY = 0.8  # of the time that a profile covers: then the device is the limit; judgement
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -45,7 +46,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen in evidence.of(PROFILE):
-        profile, rank = seen.facts, rank_named(seen.ref)
+        profile, rank = seen.facts, rank_of(evidence, seen)
         if profile.total and profile.sync >= MOST_SAMPLES * profile.total:
             share = f"{100 * profile.sync / profile.total:.0f} % of {profile.total} samples"
             where = f", most below {profile.sync_at}" if profile.sync_at else ""
@@ -60,18 +61,24 @@ def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _in_summaries(evidence: Evidence) -> Iterator[Hypothesis]:
     """Calls of CUDA, counted: who waits for the device after every few kernels never gets ahead of it. A step that
-    ends in one wait has as much waiting time, in a few calls."""
+    ends in one wait has as much waiting time, in a few calls; and where the device works all the time, nothing is lost
+    by waiting for it. Several ranks that tell the same are one finding."""
+    found: dict[str, list[tuple[str, Reason, int | None]]] = {}
     for seen in evidence.of(SUMMARY):
-        calls, rank = seen.facts, rank_named(seen.ref)
+        calls = seen.facts
         if not calls.total_ns or calls.sync_ns < MOST_SAMPLES * calls.total_ns or not calls.syncs:
             continue
         often = calls.launches > 0 and calls.syncs * KERNELS >= calls.launches and calls.syncs >= ENOUGH
+        busy = calls.wall_ns > 0 and calls.device_ns > BUSY * calls.wall_ns
         share = f"{100 * calls.sync_ns / calls.total_ns:.0f} %"
         says = f"{share} of the time in CUDA calls is waiting for the device, in {calls.syncs} calls"
         beside = f", for {calls.launches} kernels that it starts" if calls.launches else ""
-        views = [evidence.job.view(rank)] if rank is not None else []
-        because = (Reason(f"{says}{beside}, most in {calls.most}", seen.ref),)
-        yield _hypothesis(views, says, because, "syncs_often" if often else "syncs_long")
+        because = Reason(f"{says}{beside}, most in {calls.most}", seen.ref)
+        signal = "syncs_often" if often and not busy else "syncs_long"
+        found.setdefault(signal, []).append((says, because, rank_of(evidence, seen)))
+    for signal, some in found.items():
+        views = [evidence.job.view(rank) for rank in sorted({rank for _, _, rank in some if rank is not None})]
+        yield _hypothesis(views, some[0][0], tuple(reason for _, reason, _ in some[:4]), signal)
 
 
 def _hypothesis(views: list[RankView], says: str, because: tuple[Reason, ...], signal: str) -> Hypothesis:

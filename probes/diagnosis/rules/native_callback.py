@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._profile import callback, rank_named
+from probes.catalog._profile import callback
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView
 from probes.diagnosis.suspects import shared
+from probes.diagnosis.whose import rank_of
 
 CAUSE = "cpu.native_callback"
 LOOKS = 2
@@ -20,7 +21,7 @@ MOST_SAMPLES = 0.3  # judgement: from here on it is what the process does
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _in_looks(evidence)
     for seen in evidence.of("rank.profile"):
-        profile, rank = seen.facts, rank_named(seen.ref)
+        profile, rank = seen.facts, rank_of(evidence, seen)
         for name, count in profile.callbacks[:1]:
             if count < MOST_SAMPLES * profile.total:
                 continue

@@ -23,7 +23,7 @@ class Tool:
     tool is none of its output. `read` gives the facts or raises ParseError. `host`: the node that the text names, "".
 
     `findings` judges the facts of one node; None: the probe of that name does. `named` adds what only the file's path
-    tells, such as the interface of `ethtool-S.eth0.txt`.
+    tells, such as the interface of `ethtool-S.eth0.txt`. `beside_logs`: programs print it into their logs, too.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Tool:
     findings: Callable[[Any], Iterable[Finding]] | None = None
     host: Callable[[str], str] = lambda text: ""
     named: Callable[[Any, str], Any] = lambda facts, path: facts
+    beside_logs: bool = False
 
 
 @functools.cache
