@@ -16,6 +16,7 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
+from probes.intake.metrics import is_metrics
 from probes.intake.tools import Tool, tool_of
 
 Kind = Literal[
@@ -30,6 +31,7 @@ Kind = Literal[
     "ras",
     "sections",
     "tool",
+    "metrics",
     "log",
     "perhaps a log",
 ]
@@ -114,6 +116,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Other("says what somebody wrote about it: no evidence")
     if item.name.lower().endswith((".csv", ".tsv")) and (tool := tool_of(text[:HEAD], item.name)) is not None:
         return Known("tool", text, tool=tool)
+    if is_metrics(text[:HEAD]):
+        return Known("metrics", text)
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
     if item.name.lower().endswith(_SOURCES):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,10 +24,11 @@ from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.files import Given, walk
-from probes.intake.hosts import told_by
+from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
+from probes.intake.metric_files import node_files
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, process_table, tools_of
@@ -37,11 +37,6 @@ from probes.topology import Topology
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
-_LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
-_KERNEL_HOST = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
-    r" ([\w.-]{1,80}) kernel:"
-)
 
 
 def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Brought:
@@ -61,12 +56,6 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 
 
 MOST_PASTED = 20_000  # files that one file may be cut into
-
-
-def _kernel_host(text: str) -> str:
-    """The node that the lines of a kernel log or of a serial console name most often."""
-    hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
-    return max(set(hosts), key=hosts.count) if hosts else ""
 
 
 class _Sorter:
@@ -118,6 +107,8 @@ class _Sorter:
             self._stacks(item, known.text)
         elif known.kind in ("process", "ps", "states", "environment"):
             self._process(item, known)
+        elif known.kind == "metrics":
+            self.brought.nodes += node_files(item, known.text)
         elif known.kind == "sections":
             self._sections(item, known.text, nested)
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
@@ -226,7 +217,7 @@ class _Sorter:
         if reading.parse_error:
             self._unread(item, reading.parse_error)
             return False
-        host = _kernel_host(text) if probe == "host.kernel_log" else ""
+        host = kernel_host(text) if probe == "host.kernel_log" else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
 
@@ -269,7 +260,7 @@ class _Sorter:
             return
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
-            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, _kernel_host(text)))
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
         else:
             self._unread(item, "no line in it has a known form")
 

@@ -49,7 +49,8 @@ _SCALE = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3}
 DATA = re.compile(
     r"(?i)data_?load(?:er|ing)|(?:^|[^a-z])(?:load|fetch|wait|get|next|read)[-_ ]?(?:for[-_ ])?(?:the[-_ ])?"
     r"(?:train[-_ ]|next[-_ ])?(?:data|batch|input|sample)s?(?![a-z]|[-_ ]?(?:size|to[-_ ]))"
-    r"|(?:^|[^a-z])(?:data|batch|input)[-_ ]?(?:load\w{0,4}|wait\w{0,3}|fetch\w{0,3}|time|gen\w{0,8}|next)(?![a-z])|^:?(?:data|input)$"
+    r"|(?:^|[^a-z])(?:data|batch|input)[-_ ]?(?:load\w{0,4}|wait\w{0,3}|fetch\w{0,3}|time|gen\w{0,8}|next)(?![a-z])"
+    r"|^:?(?:data|input)$"
     r"|\bin [\w.]{0,40}(?:loader|dataset)\w{0,12}\b|next\([\w.]{0,40}(?:iter|loader)"
 )
 _NOT_DATA = re.compile(
