@@ -38,7 +38,8 @@ LOADER = "torch/utils/data/dataloader.py"
 INTERPRETER = ("python", "libpython", "_pyeval", "pyobject", "_pyobject", "pyvector", "_pyfunction", "cfunction",
     "method_", "slot_", "builtin_", "type_call", "_pyrun", "pyrun", "run_mod", "run_eval", "pymain", "py_", "_start",
     "__libc", "main", "libc.", "libc-", "vectorcall", "function_code", "pyimport", "import_", "context_run",
-    "gen_", "thread_run", "pythread", "start_thread", "clone", "object_vacall", "_functools", "partial_")  # fmt: skip
+    "gen_", "thread_run", "pythread", "start_thread", "clone", "object_vacall", "_functools", "partial_", "ffi_",
+    "libffi", "closure_fcn", "_ctypes", "_callpythonobject", "_call_function_pointer", "pycfuncptr")  # fmt: skip
 TORCH = ("libtorch", "libc10", "_C.", "torch::", "at::", "c10::", "THP")
 
 

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from probes.catalog._stack_facts import Frame, ProcessStack, Thread
+from probes.catalog._stack_native import is_native, native_stacks
 from probes.core import ParseError, clean, lines_of
 
 MOST_THREADS, MOST_FRAMES = 256, 200
@@ -30,6 +31,8 @@ def stacks_of(text: str) -> tuple[ProcessStack, ...]:
         return (py_spy_json(text),)
     if _PROCESS.match(text.lstrip()) or "\nProcess " in text:
         return py_spy_text(text)
+    if is_native(text[:65_536]):
+        return native_stacks(text)
     if "(most recent call first):" in text:
         return (faulthandler(text),)
     raise ParseError(f"expected a py-spy dump or faulthandler's text, found {clean(text)[:80]!r}")

@@ -14,6 +14,7 @@ from typing import Literal
 from probes.catalog._log_timings import tells_times
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
+from probes.catalog._stack_native import is_native
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.metrics import is_metrics
@@ -154,6 +155,8 @@ def _of_text(text: str, name: str) -> Known | Other:
     if is_ps(head):
         return Known("ps", text)
     if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
+        return Known("stacks", text)
+    if is_native(head):
         return Known("stacks", text)
     if (tool := tool_of(head, name)) is not None:
         return Known("tool", text, tool=tool)

@@ -260,7 +260,7 @@ def _ranks(containers: Mapping[str, _Container]) -> list[str]:
     able = {key: one for key, one in able.items() if one.pod not in pods or (one.name and not one.name.startswith("/"))}
     called = {key for key, one in able.items() if _JOB.search(f"{one.pod} {one.name}")}
     most = max((one.used for one in able.values()), default=0.0)
-    return {key for key, one in able.items() if (not called or key in called) and (not most or one.used >= BUSY * most)}
+    return [key for key, one in able.items() if (not called or key in called) and one.used >= BUSY * most]
 
 
 def _quota_of(key: str, one: _Container) -> Quota | None:

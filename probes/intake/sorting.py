@@ -136,6 +136,7 @@ class _Sorter:
                 label = part.label + (f".{again[node, part.label]}" if again[node, part.label] > 1 else "")
                 # What the file is called may be the node of parts without one, as a folder's name is.
                 inside = item.inside.parent / (node or stem(item.name)) / (label or item.name)
+                self.brought.pasted |= set() if node else {inside.parent}
                 ref = f"{item.ref}: {' '.join(one for one in (node, label) if one)}".removesuffix(": ")[:1000]
                 self._take_apart(Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime), nested + 1)
                 count += 1
