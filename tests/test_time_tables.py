@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from probes.catalog._profile import rank_named
-from probes.intake.tools import time_tables, tool_of, tools_of
+from probes.intake.tools import kineto_shares, time_tables, tool_of, tools_of
+from tests.support.brought import FIXTURES
 from tests.support.hardware import judged, shares
 
 CAUSE = "cpu.dataloader_starved"
@@ -139,3 +140,50 @@ def test_one_output_may_be_a_table_of_times_and_of_cuda_calls() -> None:
     row = "enumerate(DataLoader)#_Iter.__next__   80.00%   8.000s   80.00%   8.000s   8.000ms   0.000us   1000\n"
     text = TORCH.format(device="1.0").replace("Self CPU time", row + "Self CPU time")
     assert {one.name for one in tools_of(text, "")} == {"CUDA calls", "time table"}
+
+
+# Traces of torch.profiler -------------------------------------------------------------------------------------------
+
+TRACE = (FIXTURES / "tools" / "kineto_loader_four_steps.json").read_text()
+
+
+def event(kind: str, name: str, at: float, took: float, thread: int = 7) -> str:
+    return (
+        f'{{"ph": "X", "cat": "{kind}", "name": "{name}", "pid": 9, "tid": {thread}, "ts": {at}, "dur": {took},\n'
+        ' "args": {"External id": 1}},\n'
+    )
+
+
+def test_a_recorded_trace_tells_the_share_that_torchs_own_table_tells() -> None:
+    facts = kineto_shares.read(TRACE)
+    assert facts.data_s == pytest.approx(0.076536, abs=1e-6)
+    assert facts.whole_s == pytest.approx(0.164442, abs=1e-6)
+    assert (facts.calls, kineto_shares.TOOL.host(TRACE)) == (4, "lab-3")
+
+
+def trace(kernels: float, waits: int) -> str:
+    """One second on rank 5: so many waits of 700 ms together, 2000 kernels that take this long."""
+    calls = "".join(event("cuda_runtime", "cudaStreamSynchronize", at, 700_000 / waits) for at in range(waits))
+    calls += "".join(event("cuda_runtime", "cudaLaunchKernel", 9000 + at, 5.0) for at in range(2000))
+    calls += event("kernel", "sm90_gemm", 0.0, kernels * 1e6, 20) + event(
+        "kernel", "ncclDevKernel_AllReduce", 0.0, 9e5, 21
+    )
+    calls += event("user_annotation", "ProfilerStep#3", 0.0, 1e6)
+    return f'{{"schemaVersion": 1, "distributedInfo": {{"backend": "nccl", "rank": 5}},\n"traceEvents": [\n{calls}{{}}]}}\n'
+
+
+def test_a_trace_tells_waits_for_an_idle_device_and_its_own_rank(tmp_path: Path) -> None:
+    cause = "cpu.implicit_sync"
+    found = judged(tmp_path / "often", {"a.pt.trace.json": trace(0.3, 500)}).verdict.hypothesis
+    assert (found.cause, found.subject["rank"]) == (cause, 5)
+    assert shares(judged(tmp_path / "busy", {"a.pt.trace.json": trace(0.95, 500)}))[cause] < 0.2
+    assert shares(judged(tmp_path / "once", {"a.pt.trace.json": trace(0.3, 2)}))[cause] < 0.2
+
+
+def test_a_trace_that_mostly_loads_is_of_a_rank_that_waits_for_its_data(tmp_path: Path) -> None:
+    loads = event("user_annotation", "enumerate(DataLoader)#_Iter.__next__", 10.0, 8e5)
+    text = trace(0.1, 1).replace(event("user_annotation", "ProfilerStep#3", 0.0, 1e6), "")
+    text = text.replace(
+        '"traceEvents": [\n', '"traceEvents": [\n' + event("user_annotation", "ProfilerStep#3", 0.0, 1e6) + loads
+    )
+    assert shares(judged(tmp_path, {"w.json": text}))[CAUSE] > 0.8

@@ -21,3 +21,4 @@ class CudaCalls:
     most: str
     device_ns: int = 0
     wall_ns: int = 0
+    rank: int | None = None  # where the text itself tells it

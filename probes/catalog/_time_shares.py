@@ -19,3 +19,4 @@ class TimeShares:
     whole_s: float | None
     share: float
     calls: int | None
+    rank: int | None = None  # where the text itself tells it

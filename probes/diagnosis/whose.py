@@ -14,6 +14,9 @@ from probes.diagnosis.core import Evidence, Seen
 
 def rank_of(evidence: Evidence, seen: Seen) -> int | None:
     """A process counts where files place it with one rank only: pids repeat on other nodes."""
+    said: int | None = getattr(seen.facts, "rank", None)
+    if said is not None:
+        return said
     if (rank := rank_named(seen.ref)) is not None:
         return rank
     numbers = {int(one) for one in re.findall(r"\d{3,8}", seen.ref.rpartition("/")[2][-200:])}

@@ -170,8 +170,8 @@ def _json(body: str, name: str) -> Known | Other:
     head = body[:HEAD]
     if '"OOMKilled"' in head:  # docker inspect, kubectl get pod -o json
         return Known("log", body)
-    if '"traceEvents"' in head or '"schemaVersion"' in head[:400]:
-        return Other("a trace of the profiler: no probe reads it yet")
+    if '"schemaVersion"' in head[:400]:
+        return Other("a trace of the profiler without events")
     if body[0] == "{":
         if '"communicators"' in head:
             return Known("ras", body)

@@ -18,7 +18,7 @@ FULL, LITTLE = 85.0, 60.0  # percent of one CPU: a worker that never waits, a ra
 WORKERS, SHARE = 4, 0.8  # of the workers of a node; judgement
 HALF, SAMPLES, LOOKS = 0.5, 50, 4  # judgement
 RANKS = 3  # with two, nothing tells which is the usual one
-LEAST_S = 1.0  # of fetching in a whole table: less is a toy; judgement
+LEAST_S = 0.2  # of fetching in a whole table or trace: less is a toy; judgement
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
