@@ -169,7 +169,8 @@ def trace(kernels: float, waits: int) -> str:
         "kernel", "ncclDevKernel_AllReduce", 0.0, 9e5, 21
     )
     calls += event("user_annotation", "ProfilerStep#3", 0.0, 1e6)
-    return f'{{"schemaVersion": 1, "distributedInfo": {{"backend": "nccl", "rank": 5}},\n"traceEvents": [\n{calls}{{}}]}}\n'
+    job = '"distributedInfo": {"backend": "nccl", "rank": 5}'
+    return f'{{"schemaVersion": 1, {job},\n"traceEvents": [\n{calls}{{}}]}}\n'
 
 
 def test_a_trace_tells_waits_for_an_idle_device_and_its_own_rank(tmp_path: Path) -> None:

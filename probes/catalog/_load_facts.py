@@ -71,6 +71,7 @@ class Quota:
     throttled_percent: float | None
     total_periods: int | None = None  # since the cgroup was made
     total_throttled: int | None = None
+    using: float | None = None  # CPUs that it uses, where only that is told beside its limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,11 @@ def together(quotas: list[tuple[Quota, str]]) -> list[tuple[Quota, str]]:
     found = []
     for some in grouped.values():
         quota, ref = some[-1]
-        quota = replace(quota, cpus=next((one.cpus for one, _ in reversed(some) if one.cpus), 0.0))
+        quota = replace(
+            quota,
+            cpus=next((one.cpus for one, _ in reversed(some) if one.cpus), 0.0),
+            using=next((one.using for one, _ in reversed(some) if one.using is not None), None),
+        )
         some = [(_joined(one, [other for other, _ in some]), ref) for one, ref in some]
         counted = [one for one, _ in some if one.total_periods is not None and one.total_throttled is not None]
         if quota.periods is None and (told := next((one for one, _ in some if one.periods), None)) is not None:

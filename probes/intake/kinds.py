@@ -16,6 +16,7 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.catalog._stack_native import is_native
 from probes.core import clean, lines_of
+from probes.intake.container_tables import is_table
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.metrics import is_metrics
 from probes.intake.tools import Tool, tool_of
@@ -181,6 +182,8 @@ def _json(body: str, name: str) -> Known | Other:
             return Known("ras", body)
         if '"message"' in head and head.count("\n{") < 2:
             return Known("log", body)
+        if is_table(head):
+            return Known("metrics", body)
         if "wait_counter." in head:
             return Other("wait counters of a worker server: no probe reads them yet")
         if (rows := _rows(body)) and tells_times(rows[:HEAD]):
@@ -192,6 +195,8 @@ def _json(body: str, name: str) -> Known | Other:
         return Known("stacks", body)
     if '"profiling_name"' in head:
         return Known("dump", "", body.encode("utf-8", "replace"))
+    if is_table(head):
+        return Known("metrics", body)
     if (rows := _rows(body)) and tells_times(rows[:HEAD]):
         return Known("perhaps a log", rows)
     if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},(?!\d{1,7}\]<))', head):

@@ -6,13 +6,25 @@ Errors   ParseError where no series is of a CPU
 
 from __future__ import annotations
 
+import contextlib
+
 from probes import catalog
-from probes.core import Capture, Reading
+from probes.core import Capture, ParseError, Reading
 from probes.intake.brought import NodeFile
-from probes.intake.items import Item
+from probes.intake.container_tables import is_table
+from probes.intake.items import HEAD, Item
 from probes.intake.metric_facts import load_of
 
 PROBE = "host.load"
+
+
+def table_files(item: Item, text: str) -> list[NodeFile]:
+    """What stands of containers' CPUs among lines that may be a log as well: the description of a pod has events."""
+    if not is_table(text[:HEAD]):
+        return []
+    with contextlib.suppress(ParseError):
+        return node_files(item, text)
+    return []
 
 
 def node_files(item: Item, text: str) -> list[NodeFile]:

@@ -17,12 +17,13 @@ import csv
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from probes.core import clean, lines_of
+from probes.intake import container_tables
+from probes.intake.series import Point, Series
 
 MOST_SERIES, MOST_POINTS, LONGEST = 20_000, 2_000, 20_000
 _NAME = r"[A-Za-z_:][\w:]{2,120}"
@@ -38,16 +39,6 @@ _JSON = re.compile(
 )
 _KNOWN = re.compile(r"^(?:container|node|kube|namedprocess|process|machine|cadvisor)_\w{3,80}(?:\{|\s)", re.M)
 _TYPED = re.compile(rf"^# (?:HELP|TYPE) {_NAME} ", re.M)
-Point = tuple[float | None, float]  # seconds since the epoch, value
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """`name` is "" for the result of an expression; `points` are in the order of time."""
-
-    name: str
-    labels: Mapping[str, str]
-    points: tuple[Point, ...]
 
 
 def is_metrics(head: str) -> bool:
@@ -66,6 +57,8 @@ def is_metrics(head: str) -> bool:
 
 def series_of(text: str) -> list[Series]:
     body = text.lstrip("\ufeff \t\r\n")
+    if container_tables.is_table(body[:65_536]):
+        return container_tables.series(body)
     if body[:1] in ("{", "[") and _JSON.search(body[:4000]):
         return list(itertools.islice(_of_json(body), MOST_SERIES))
     if _csv_heads(body.partition("\n")[0]):

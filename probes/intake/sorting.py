@@ -28,7 +28,7 @@ from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
-from probes.intake.metric_files import node_files
+from probes.intake.metric_files import node_files, table_files
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import Tool, process_table, tools_of
@@ -253,11 +253,15 @@ class _Sorter:
 
     def _log(self, item: Item, known: Known) -> None:
         text = self._whole(item, known.text)
+        tables = table_files(item, text)
+        self.brought.nodes += tables
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)
             if "(most recent call first):" in text:
                 self.brought.stacks.append(StackFile(item.ref, item.inside, -1, (faulthandler(text[:TEXT_BYTES]),)))
+            return
+        if tables:
             return
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times

@@ -10,6 +10,7 @@ from probes.diagnosis.cpus import NodeCpu, decides
 
 CAUSE = "cpu.quota_throttled"
 MOST = 80.0  # percent of the periods: more, and a rank hardly moves; judgement
+FULL, OVER = 0.97, 1.1  # of its limit: a quota holds what would use more just there; judgement
 ENOUGH = 100  # periods, 10 s: fewer since the start tell nothing; judgement
 
 
@@ -35,6 +36,9 @@ def _signal(quota: Quota) -> str:
         return "throttled_some" if quota.throttled_percent > THROTTLED_WARN else ""
     if quota.periods is None and (quota.total_periods or 0) >= ENOUGH and _share(quota) > THROTTLED_BAD:
         return "throttled_since_start"
+    counted = quota.periods is not None or quota.total_periods is not None
+    if not counted and quota.cpus and FULL * quota.cpus <= (quota.using or 0.0) <= OVER * quota.cpus:
+        return "at_its_quota"
     return ""
 
 
@@ -48,13 +52,18 @@ def _held(here: NodeCpu, quota: Quota, ref: str, signal: str) -> Hypothesis:
     threads = sum(one.threads or 0 for one in here.runners.values() if one.rank is not None)
     if threads and quota.cpus:
         because.append(Reason(f"the ranks have {threads} threads", ref))
+    if signal == "at_its_quota":
+        says = f"it uses {quota.using:g} CPUs of a limit of {quota.cpus:g}"
+        because[0] = Reason(says, ref)
     strong = signal == "throttled_much"
     ranks = frozenset(
         one.rank for one in here.runners.values() if one.pid in quota.pids and one.rank is not None and one.rank >= 0
     )
     return Hypothesis(
         CAUSE, ({"node": here.node} if here.node else {}) | ({"cgroup": quota.cgroup} if quota.cgroup else {}),
-        f"A CPU quota{limit} stops the ranks on {where} in {_share(quota):.0f} % of its periods",
+        f"A CPU quota{limit} "
+        + (f"is used up on {where}" if signal == "at_its_quota" else "")
+        + (f"stops the ranks on {where} in {_share(quota):.0f} % of its periods" if signal != "at_its_quota" else ""),
         tuple(because), (signal,),
         would_change=("nr_throttled of cpu.stat, unchanged between two looks",),
         ranks=ranks or here.late_ranks if strong else frozenset(),
