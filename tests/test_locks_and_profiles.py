@@ -228,3 +228,19 @@ def test_work_that_was_never_waited_for_is_told_and_does_not_lead_by_itself() ->
     awaited = step("async-op", "awaited", seen)
     assert awaited.state == "not known"
     assert "A missing wait stops neither NCCL nor gloo" in awaited.why
+
+
+def test_looks_at_lines_of_which_torch_warns_are_waits_for_the_device(tmp_path: Path) -> None:
+    warned = (
+        "/srv/moe/route.py:61: UserWarning: called a synchronizing CUDA operation (Triggered internally at a.cpp:3.)\n"
+    )
+    stack_ = (
+        "Process 90: python train.py\nPython v3.12.3 (/usr/bin/python3.12)\n\n"
+        'Thread 90 (active): "MainThread"\n    counts (moe/route.py:{line})\n    <module> (train.py:9)\n\n'
+    )
+    steps = "".join(f"[rank4]: step {step} loss 2.0\n" for step in range(9))
+    cause = "cpu.implicit_sync"
+    here = {"rank4.log": steps + warned, "pyspy_rank4.txt": stack_.format(line=61) * 3}
+    elsewhere = here | {"pyspy_rank4.txt": stack_.format(line=88) * 3}
+    assert shares(judged(tmp_path / "here", here))[cause] > 0.3
+    assert shares(judged(tmp_path / "elsewhere", elsewhere)).get(cause, 0.0) == 0

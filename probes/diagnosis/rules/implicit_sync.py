@@ -6,11 +6,13 @@ Source   CUDA and torch: .item(), .tolist(), .cpu(), printing and nonzero() wait
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 
+from probes.catalog._stack_facts import Frame
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.job import RankView
+from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.suspects import ranks_said, seen_twice, shared, standing
 from probes.diagnosis.whose import rank_of
 
@@ -18,14 +20,18 @@ CAUSE = "cpu.implicit_sync"
 MOST_RANKS = 0.5  # share of the ranks with a stack; judgement
 MOST_SAMPLES = 0.4  # of a profile; judgement
 PROFILE, SUMMARY = "rank.profile", "rank.cuda_calls"
+LOOKS, MOST_LOOKS = 3, 0.6  # judgement
+_SAID = ("sync_warned",)
 KERNELS = 50  # for each wait: a step starts thousands, and asks for its loss once; judgement
 ENOUGH = 200  # waits; judgement
 BUSY = 0.8  # of the time that a profile covers: then the device is the limit; judgement
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    yield from _in_profiles(evidence)
-    yield from _in_summaries(evidence)
+    warned = _warned(evidence)
+    found = [*_in_profiles(evidence), *_in_summaries(evidence)]
+    for one in found or _at_warned_lines(evidence):
+        yield dataclasses.replace(one, because=(*one.because, *warned), signals=(*one.signals, *_SAID[: len(warned)]))
     if evidence.suspects or standing(evidence) or evidence.stalls.cycle:
         return  # it stands: that a rank waits for its device then follows from something else
     stacks = [view for view in evidence.job.ranks.values() if view.stack is not None and view.stack.threads]
@@ -42,6 +48,41 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         tuple(Reason(f"rank {view.rank}: main thread in {view.waits}", view.ref("rank.stack")) for view in within[:4]),
         "in_device_sync_twice" if twice else "in_device_sync_once",
     )
+
+
+def _warned(evidence: Evidence) -> tuple[Reason, ...]:
+    """What torch's own debug mode says: which lines wait, though not for how long."""
+    said = list(evidence.job.said("sync_warned"))
+    places = Counter({event.where: event.count for event, _, _ in said if event.where})
+    if not said:
+        return ()
+    where = f" at {', '.join(place for place, _ in places.most_common(3))}" if places else ""
+    return (dataclasses.replace(quoted(*said[0]), says=f"torch warns that the program waits for the device{where}"),)
+
+
+def _at_warned_lines(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Stacks without native frames do not show the wait; but their innermost line may be one that torch warns of."""
+    places = {event.where for event, _, _ in evidence.job.said("sync_warned") if event.where}
+    there: list[RankView] = []
+    looks = at = 0
+    for view in evidence.job.ranks.values() if places else ():
+        for look in (view.stack.look, *view.stack.earlier) if view.stack is not None else ():
+            line = look.frames[0] if look.frames else None
+            looks += line is not None
+            if line is not None and any(_same_line(place, line) for place in places):
+                at += 1
+                there.append(view)
+    if at < LOOKS or at < MOST_LOOKS * looks:
+        return
+    says = f"The main thread is at a line that waits for the device in {at} of {looks} looks"
+    views = list({view.rank: view for view in there}.values())
+    yield _hypothesis(views, says, (Reason(says, views[0].ref("rank.stack")),), "looks_at_waits")
+
+
+def _same_line(place: str, frame: Frame) -> bool:
+    """py-spy shortens the path of a file."""
+    file, _, number = place.rpartition(":")
+    return str(frame.line) == number and (file == frame.file or file.endswith(f"/{frame.file}"))
 
 
 def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
