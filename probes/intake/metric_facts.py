@@ -182,6 +182,14 @@ def _modes(node: Node, series: Series, hint: str) -> None:
     node.modes[cpu, mode] = _grown(series)[1]
 
 
+def _group(node: Node, series: Series, hint: str) -> None:
+    """process-exporter: what processes of one name used together."""
+    _, grown, seconds = _grown(series)
+    name = series.labels.get("groupname", "")
+    if name and seconds > 0:
+        node.groups[name] = node.groups.get(name, 0.0) + 100 * grown / seconds
+
+
 _LOAD1, _LOAD5, _LOAD15, _RUNNING = _level("load1"), _level("load5"), _level("load15"), _level("running")
 _CORES = _level("cores")
 _BY_NAME = {
@@ -197,6 +205,7 @@ _BY_NAME = {
     "kube_pod_container_resource_limits_cpu_cores": _limit,
     "container_pressure_cpu_waiting_seconds_total": _waits,
     "node_pressure_cpu_waiting_seconds_total": _waits,
+    "namedprocess_namegroup_cpu_seconds_total": _group,
     "node_load1": _LOAD1,
     "node_load5": _LOAD5,
     "node_load15": _LOAD15,

@@ -6,11 +6,11 @@ Shape    Node is filled by metric_facts; load_of_node(node) -> Load, None where 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from probes.catalog._load_facts import CpuUse, Load, Pressure, Quota
-from probes.intake.tools._load import load
+from probes.intake.tools._load import load, nameless, process
 from probes.intake.tools.process_table import by_cpu
 
 PERIOD_US = 100_000  # of the kernel's quota, unless told; cgroup-v2.rst
@@ -22,6 +22,8 @@ _BESIDE = re.compile(
     re.I,
 )
 _JOB = re.compile(r"train|rank|torch|worker|master|finetun|(?:^|[-_])(?:ft|sft|dpo|ddp|llm|grpo|rlhf)(?:[-_]|$)", re.I)
+_SERVICE = re.compile(r"system\.slice/([\w@.:-]{1,80})\.(?:service|scope)")
+_RUNS_JOBS = re.compile(r"slurm|docker|containerd|kubelet|cri|podman|ssh|user|run-")
 BUSY = 0.2  # of the busiest container's CPU time: what uses less is none of the ranks; judgement
 
 
@@ -44,6 +46,7 @@ class Container:
 @dataclass(slots=True)
 class Node:
     containers: dict[str, Container] = field(default_factory=dict)
+    groups: dict[str, float] = field(default_factory=dict)  # name: percent of one CPU
     levels: dict[str, float] = field(default_factory=dict)
     modes: dict[tuple[str, str], float] = field(default_factory=dict)  # (CPU, mode): seconds between two looks
     cpus: set[str] = field(default_factory=set)
@@ -56,14 +59,25 @@ def load_of_node(node: Node) -> Load | None:
     use, idle = _use(node)
     waits = Pressure(round(level["waits"], 1), None, None, None) if "waits" in level else None
     cpus = len(node.cpus) or int(level.get("cores", 0)) or None
-    if not (quotas or use or waits or {"load1", "running"} & set(level)):
+    groups = node.groups | {name: 100 * used for name, used in _services(node.containers)}
+    busy = tuple(process(nameless(name), name, round(used, 1)) for name, used in groups.items() if used >= 1)
+    if not (quotas or use or waits or busy or {"load1", "running"} & set(level)):
         return None
     running = level.get("running")
     return load(
         load1=level.get("load1"), load5=level.get("load5"), load15=level.get("load15"), cpus=cpus,
         runnable=int(running) if running is not None else None, cpu=use, cpu_pressure=waits, quotas=quotas,
+        processes=tuple(sorted(busy, key=lambda one: -(one.cpu_percent or 0.0))[:400]),
         **by_cpu(idle),
     )  # fmt: skip
+
+
+def _services(containers: Mapping[str, Container]) -> Iterator[tuple[str, float]]:
+    """Services of the system beside the job, as systemd-cgtop tells them; not those that jobs run below."""
+    for one in containers.values():
+        found = _SERVICE.fullmatch(one.name)
+        if found and one.using is not None and not _RUNS_JOBS.match(found[1]):
+            yield found[1], one.using
 
 
 def is_job(node: Node) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from probes.catalog._load_facts import Load
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._load import load, process
+from probes.intake.tools._load import load, nameless, process
 from probes.intake.tools._text import host_in, refuse
 
 _ROW = re.compile(r"\s{0,12}(\d{1,6})\s{1,4}(?:(\d{1,10})\s{1,4})?([A-Za-z_(\[][\w.:/()\[\]-]{0,60})\s{0,4}")
@@ -34,8 +34,8 @@ def read(text: str) -> Load:
         raise refuse("rows of a count, a process and its name", text)
     return load(
         processes=tuple(
-            process(int(one[2] or -place), clean(one[3])[:64], None, threads=int(one[1]))
-            for place, one in enumerate(rows, 1)
+            process(int(one[2]) if one[2] else nameless(one[3]), clean(one[3])[:64], None, threads=int(one[1]))
+            for one in rows
         )
     )
 
