@@ -10,11 +10,13 @@ import pytest
 
 from probes.catalog._log_events import LogEvent, RankLog, RankLogs
 from probes.catalog._profile import is_profile, parse_profile
+from probes.catalog._profile_svg import stacks_of_svg
 from probes.catalog._stack_facts import Frame
 from probes.core import ParseError
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.paths import StepState
 from probes.explain import explain
+from tests.support.brought import FIXTURES
 from tests.support.hardware import judged, shares
 from tests.support.rank_facts import dump, recorders, stack, stacked, wrote
 
@@ -244,3 +246,29 @@ def test_looks_at_lines_of_which_torch_warns_are_waits_for_the_device(tmp_path: 
     elsewhere = here | {"pyspy_rank4.txt": stack_.format(line=88) * 3}
     assert shares(judged(tmp_path / "here", here))[cause] > 0.3
     assert shares(judged(tmp_path / "elsewhere", elsewhere)).get(cause, 0.0) == 0
+
+
+# Flame graphs -------------------------------------------------------------------------------------------------------
+
+FLAMES = (FIXTURES / "tools" / "pyspy_gil_two_shippers.svg").read_text()
+
+
+def test_a_flame_graph_holds_the_samples_that_py_spy_counted() -> None:
+    assert is_profile(FLAMES[:65_536])
+    profile = parse_profile(FLAMES)
+    assert (profile.total, profile.beside, profile.beside_at) == (391, 381, "Shipper.ship (busy.py:5)")
+
+
+def test_a_flame_graph_whose_root_is_at_the_bottom_is_read_by_its_rectangles() -> None:
+    rows = (("all", 20, 10, 64, 0), ("a", 15, 10, 48, 0), ("b &lt;c&gt;", 5, 58, 16, 0), ("d", 9, 10, 28.8, 1))
+    text = "<svg><!-- Flame Graph -->\n" + "".join(
+        f"<g><title>{name} ({samples} samples, 9%)</title>"
+        f'<rect x="{x}" y="{90 - 16 * (up + (name != "all"))}" width="{width}" height="15"/></g>\n'
+        for name, samples, x, width, up in rows
+    )
+    assert sorted(stacks_of_svg(text)) == [(["a"], 6), (["a", "d"], 9), (["b <c>"], 5)]
+
+
+def test_a_flame_graph_of_the_lock_names_who_has_it(tmp_path: Path) -> None:
+    assert shares(judged(tmp_path / "gil", {"rank1/gil.svg": FLAMES}))["cpu.gil_contention"] > 0.8
+    assert shares(judged(tmp_path / "all", {"rank1/profile.svg": FLAMES})).get("cpu.gil_contention", 0.0) == 0

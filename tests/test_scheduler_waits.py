@@ -30,6 +30,15 @@ def runqlat(late: int) -> str:
     )
 
 
+BPFTRACE = """\
+Tracing CPU scheduler... Hit Ctrl-C to end.
+@usecs:
+[0]              600 |@@@@@@@@@@@|
+[2, 4)           300 |@@@@@|
+[8K, 16K)        100 |@|
+"""
+
+
 @pytest.mark.parametrize("text", [SCHED, OLDER])
 def test_runtime_and_delays_of_tasks_are_read_and_the_share_is_of_the_time_that_they_wanted(text: str) -> None:
     shown = text.format(delay=5.0)
@@ -54,10 +63,7 @@ def test_who_takes_the_cpus_while_ranks_wait_is_named_without_a_made_up_number(t
     [
         (runqlat(400), 40.0),
         (runqlat(400).replace("usecs", "msecs"), 40.0),
-        (
-            "Tracing CPU scheduler... Hit Ctrl-C to end.\n@usecs:\n[0]    600 |@@@|\n[2, 4)   300 |@@|\n[8K, 16K)  100 |@|\n",
-            25.0,
-        ),
+        (BPFTRACE, 25.0),
     ],
     ids=["bcc", "bcc -m", "bpftrace"],
 )

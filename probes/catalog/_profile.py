@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from probes.catalog._profile_svg import SVG, is_flame_graph, stacks_of_svg
 from probes.core import Finding, ParseError, clean, lines_of
 
 MOST_LINES, MOST_FRAMES, MOST_LINE = 50_000, 400, 60_000
@@ -64,6 +65,8 @@ class Profile:
 
 def is_profile(head: str) -> bool:
     """Whether it begins as one of the three forms. Prose with a semicolon and a number at its end is none."""
+    if head.lstrip().startswith(SVG):
+        return is_flame_graph(head)
     if head.lstrip()[:1] == "{":
         return "speedscope.app/file-format-schema.json" in head[:100_000]
     lines = list(itertools.islice(lines_of(head), 40))
@@ -120,6 +123,8 @@ def _stacks(text: str) -> Iterator[tuple[list[str], int]]:
     """Each stack, outermost first, with its samples."""
     if text.lstrip()[:1] == "{":
         yield from _of_speedscope(text)
+    elif text.lstrip()[:10].startswith(SVG):
+        yield from stacks_of_svg(text)
     elif any(_SAMPLE.match(line) for line in itertools.islice(lines_of(text), 40)):
         yield from _of_perf(text)
     else:
