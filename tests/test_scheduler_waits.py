@@ -112,3 +112,24 @@ def test_process_exporter_and_cgtop_tell_what_runs_beside_the_job(tmp_path: Path
     psi = "some avg10=61.00 avg60=60.00 avg300=60.00 total=9\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
     found = judged(tmp_path / "cgtop", {"cgtop.txt": cgtop, "cpu_pressure.txt": psi}).verdict.hypothesis
     assert (found.cause, found.subject["process"]) == (CAUSE, "backup")
+
+
+ATOP = """\
+ATOP - gpu-n4            2025/03/01  10:00:10            -----------------            10s elapsed
+PRC | sys   31.20s | user 611.11s | #proc   1201 | #zombie    0 | #exit      2 |
+CPU | sys     310% | user   6067% | irq       3% | idle {idle:>6}% | wait      0% |
+CPL | avg1  130.11 | avg5  128.00 | avg15 120.00 | csw   912011 | intr  611201 |
+
+    PID   SYSCPU   USRCPU   VGROW   RGROW  RUID      EUID      ST  EXC   THR   S   CPUNR    CPU   CMD        1/9
+  88120    1.20s   402.1s      0K      0K  root      root      --    -    64   R      12  {other:>4}%   zstd
+   9101    0.20s    9.20s      0K      0K  ml        ml        --    -    31   R       3    94%   python3
+   9102    0.20s    9.10s      0K      0K  ml        ml        --    -    31   R       9    93%   python3
+"""
+
+
+def test_a_screen_of_atop_tells_who_takes_the_cpus_of_a_node(tmp_path: Path) -> None:
+    found = judged(tmp_path / "full", {"a.txt": ATOP.format(idle=20, other=5912)}).verdict.hypothesis
+    assert (found.cause, found.subject["node"], found.subject["pid"]) == (CAUSE, "gpu-n4", 88120)
+    assert "59.1 CPUs of the node's 64" in found.because[0].says
+    roomy = {"a.txt": ATOP.format(idle=12820, other=4012).replace("130.11", " 64.11")}
+    assert shares(judged(tmp_path / "roomy", roomy)).get(CAUSE, 0.0) == 0

@@ -153,7 +153,7 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("nvidia-smi", text)
     if re.match(r"(?:[^\n]{0,80}\d\d:\d\d[^\n]{0,40}\n)?[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
         return Known("ras", text)
-    if is_ps(head):
+    if is_ps(head) and not head.lstrip().startswith("ATOP - "):
         return Known("ps", text)
     if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
         return Known("stacks", text)
