@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from probes.intake.tools import cgroup_cpu
 from tests.support.brought import told
 
 NODE = "gpu-01"
@@ -253,3 +254,26 @@ def test_the_wait_that_the_scheduler_counted_tells_whether_a_narrow_mask_harms(t
         assert found.probability >= 0.8
     else:
         assert found.probability < 0.8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nr_periods=88808 nr_throttled=71375 throttled_usec=5902876475\n",
+        "note of 03:20, pod trainer-1, cpu.stat: nr_periods 88808, nr_throttled 71375, throttled_time 590287647500\n",
+        '{"nr_periods": 88808, "nr_throttled": 71375, "throttled_usec": 5902876475}\n',
+    ],
+)
+def test_the_counts_of_a_quota_are_read_wherever_their_names_stand_beside_them(text: str) -> None:
+    quota = cgroup_cpu.read(text).quotas[0]
+    assert (quota.total_periods, quota.total_throttled) == (88808, 71375)
+
+
+def test_groups_that_grep_names_are_no_looks_at_one() -> None:
+    rows = {"a": (1000, 10), "b": (9000, 8100)}
+    text = "".join(
+        f"/sys/fs/cgroup/{name}/cpu.stat:nr_periods {periods}\n/sys/fs/cgroup/{name}/cpu.stat:nr_throttled {held}\n"
+        for name, (periods, held) in rows.items()
+    )
+    told = [(one.cgroup, one.periods, one.total_periods, one.total_throttled) for one in cgroup_cpu.read(text).quotas]
+    assert told == [("/sys/fs/cgroup/a", None, 1000, 10), ("/sys/fs/cgroup/b", None, 9000, 8100)]
