@@ -19,6 +19,8 @@ WAITED = [
     "step: 10 time_metrics/end_to_end(s): 2.53 time_metrics/data_loading(s): 2.11 time_metrics/data_loading(%): 83.4",
     "Step 100: train_step_timing in s: 2.53, dataloader_timing in s: 2.11",
     "step 40 t_data=2.11 t_step=2.53",
+    "[train] it=100 speed=0.4 it/s data_time=2.11 batch_time=2.53",
+    "epoch 1 iter 20 batch_time 2.53 (2.51) data_time 2.11 (2.10) loss 2.2",
     '{"step": 40, "data_s": 2.11, "step_s": 2.53, "loss": 1.0}',
 ]
 
@@ -48,7 +50,7 @@ def test_what_counts_something_is_no_time(line: str) -> None:
     assert "total" not in parts_in(line)
 
 
-@pytest.mark.parametrize("line", [WAITED[0], WAITED[1], WAITED[6]])
+@pytest.mark.parametrize("line", [WAITED[0], WAITED[1], WAITED[6], WAITED[9], WAITED[10]])
 def test_a_job_that_says_so_at_every_step_waits_for_its_data(tmp_path: Path, line: str) -> None:
     lines = "".join(f"2026-01-01 10:00:{second:02} {line}\n" for second in range(12))
     assert shares(judged(tmp_path / "much", {"train.log": lines}))["cpu.dataloader_starved"] > 0.8

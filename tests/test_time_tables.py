@@ -188,3 +188,22 @@ def test_a_trace_that_mostly_loads_is_of_a_rank_that_waits_for_its_data(tmp_path
         '"traceEvents": [\n', '"traceEvents": [\n' + event("user_annotation", "ProfilerStep#3", 0.0, 1e6) + loads
     )
     assert shares(judged(tmp_path, {"w.json": text}))[CAUSE] > 0.8
+
+
+NSYS = """\
+Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+81.2,{copies},{many},503308.0,500000.0,1000,90000000,12000.0,cudaMemcpyAsync
+12.0,13481900000,911000,14800.0,9000.0,1000,900000,1200.0,cudaLaunchKernel
+6.8,7639000000,120,63658333.0,60000000.0,1000,90000000,1200.0,cudaDeviceSynchronize
+"""
+
+
+@pytest.mark.parametrize(
+    ("copies", "many", "suspected"),
+    [(91_220_918_331, 81_900, True), (91_220_918_331, 90, False), (900_918_331, 81_900, False)],
+)
+def test_copies_that_each_take_as_long_as_a_wait_are_one(
+    tmp_path: Path, copies: int, many: int, suspected: bool
+) -> None:
+    found = shares(judged(tmp_path, {"nsys_rank1.csv": NSYS.format(copies=copies, many=many)}))
+    assert (0.4 < found.get("cpu.implicit_sync", 0.0) < 0.8) is suspected

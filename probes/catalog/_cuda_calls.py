@@ -21,4 +21,5 @@ class CudaCalls:
     most: str
     device_ns: int = 0
     wall_ns: int = 0
+    copy_ns: int = 0
     rank: int | None = None  # where the text itself tells it

@@ -27,7 +27,7 @@ _BEHIND = re.compile(
     r"(?: next)? (?:data|batch|input|sample)"
 )
 _FRONT = re.compile(r"(?:avg|mean|median|last|cur|(t|time)|perf|the|and|of)[_ ]")
-_END = re.compile(r"[_ ](?:cost|timing|time|took|takes|was|is|of|(ms|s|sec))$")
+_END = re.compile(r"[_ ](?:(cost|timing|time|took|takes)|was|is|of|(ms|s|sec))$")
 _DATA = re.compile(
     r"(?:wait\w{0,3}[_ ](?:for[_ ]|on[_ ])?)?(?:data|batch|input|reader|loader|dataset|sample)s?"
     r"(?:[_ ]?(?:load\w{0,4}|wait\w{0,3}|fetch\w{0,3}|read\w{0,3}|pipeline|input|iter|next|gen\w{0,8})){0,2}"
@@ -83,7 +83,7 @@ def _bare(label: str) -> tuple[str, str]:
         if front := _FRONT.match(words):
             words, unit = words[front.end() :], unit or ("s" if front[1] else "")
         if end := _END.search(words):
-            words, unit = words[: end.start()], end[1] or unit
+            words, unit = words[: end.start()], end[2] or unit or ("s" if end[1] else "")
     return words, unit
 
 

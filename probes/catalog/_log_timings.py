@@ -134,7 +134,7 @@ class Timings:
         if "data" not in found or len(found) < 2:  # in words of its own
             more = parts_in(line.text)
             if "data" in more:
-                found = more | {part: seconds for part, seconds in found.items() if part != "wait" or "wait" in more}
+                found = {part: seconds for part, seconds in found.items() if part != "wait"} | more
         if len(found) > 1:
             marked = {int(number) for number in _RANK.findall(line.text)} if line.rank is None else set()
             rank = marked.pop() if len(marked) == 1 else line.rank

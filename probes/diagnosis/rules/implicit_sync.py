@@ -10,6 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 
+from probes.catalog._cuda_calls import CudaCalls
 from probes.catalog._stack_facts import Frame
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
@@ -24,6 +25,7 @@ LOOKS, MOST_LOOKS = 3, 0.6  # judgement
 _SAID = ("sync_warned",)
 KERNELS = 50  # for each wait: a step starts thousands, and asks for its loss once; judgement
 ENOUGH = 200  # waits; judgement
+LONG_NS = 50_000  # a call: starting a copy takes 10 us; judgement
 BUSY = 0.8  # of the time that a profile covers: then the device is the limit; judgement
 
 
@@ -107,7 +109,11 @@ def _in_summaries(evidence: Evidence) -> Iterator[Hypothesis]:
     found: dict[str, list[tuple[str, Reason, int | None]]] = {}
     for seen in evidence.of(SUMMARY):
         calls = seen.facts
-        if not calls.total_ns or calls.sync_ns < MOST_SAMPLES * calls.total_ns or not calls.syncs:
+        if not calls.total_ns:
+            continue
+        if (told := _copies(calls)) and calls.sync_ns < MOST_SAMPLES * calls.total_ns:
+            found.setdefault("copies_wait", []).append((told, Reason(told, seen.ref), rank_of(evidence, seen)))
+        if calls.sync_ns < MOST_SAMPLES * calls.total_ns or not calls.syncs:
             continue
         often = calls.launches > 0 and calls.syncs * KERNELS >= calls.launches and calls.syncs >= ENOUGH
         busy = calls.wall_ns > 0 and calls.device_ns > BUSY * calls.wall_ns
@@ -120,6 +126,16 @@ def _in_summaries(evidence: Evidence) -> Iterator[Hypothesis]:
     for signal, some in found.items():
         views = [evidence.job.view(rank) for rank in sorted({rank for _, _, rank in some if rank is not None})]
         yield _hypothesis(views, some[0][0], tuple(reason for _, reason, _ in some[:4]), signal)
+
+
+def _copies(calls: CudaCalls) -> str:
+    """Copies to memory that is not pinned wait for all that was started before them, like a synchronisation."""
+    busy = calls.wall_ns > 0 and calls.device_ns > BUSY * calls.wall_ns
+    often = calls.copies >= ENOUGH and calls.copies * KERNELS >= calls.launches > 0
+    if busy or not often or calls.copy_ns < max(MOST_SAMPLES * calls.total_ns, LONG_NS * calls.copies):
+        return ""
+    share, each = 100 * calls.copy_ns / calls.total_ns, calls.copy_ns / calls.copies / 1000
+    return f"{share:.0f} % of the time in CUDA calls is {calls.copies} copies that wait, {each:.0f} us each"
 
 
 def _hypothesis(views: list[RankView], says: str, because: tuple[Reason, ...], signal: str) -> Hypothesis:

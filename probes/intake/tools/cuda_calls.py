@@ -59,7 +59,9 @@ def read(text: str) -> CudaCalls:
     total = sum(spent for spent, _ in calls.values())
     most = clean(max(syncs)[1])[:60] if syncs else ""
     device, wall = (_told(pattern, text) for pattern in (_DEVICE, _WALL))
-    return CudaCalls(round(total), round(waits[0]), waits[1], launches[1], copies[1], most, device, wall)
+    return CudaCalls(
+        round(total), round(waits[0]), waits[1], launches[1], copies[1], most, device, wall, round(copies[0])
+    )
 
 
 def _told(pattern: re.Pattern[str], text: str) -> int:

@@ -19,7 +19,7 @@ WORK = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
 def read(text: str) -> CudaCalls:
     """The device's work is without NCCL's kernels, which run while they wait for other ranks."""
-    total = sync = 0.0
+    total = sync = copied = 0.0
     syncs = launches = copies = 0
     most: dict[str, float] = {}
     work: list[tuple[float, float]] = []
@@ -35,13 +35,14 @@ def read(text: str) -> CudaCalls:
                 sync, syncs = sync + one.took, syncs + 1
                 most[one.name] = most.get(one.name, 0.0) + one.took
             launches += bool(LAUNCH.fullmatch(one.name))
-            copies += bool(COPY.fullmatch(one.name))
+            if COPY.fullmatch(one.name):
+                copies, copied = copies + 1, copied + one.took
     if last == 0:
         raise refuse("events in a trace of torch.profiler", text)
     name = clean(max(most, key=lambda key: most[key]))[:60] if most else ""
     return CudaCalls(
         round(1000 * total), round(1000 * sync), syncs, launches, copies, name,
-        round(1000 * covered(work)), round(1000 * (last - first)) if work else 0, rank_in(text),
+        round(1000 * covered(work)), round(1000 * (last - first)) if work else 0, round(1000 * copied), rank_in(text),
     )  # fmt: skip
 
 
