@@ -13,6 +13,7 @@ from probes.intake.commands import asked
 from probes.intake.hosts import of_report
 from probes.intake.tools import tools_of
 from tests.support.brought import told
+from tests.support.hardware import judged, shares
 
 PRESSED = "some avg10=71.40 avg60=70.02 avg300=66.90 total=919281\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
 CALM = "some avg10=0.20 avg60=0.31 avg300=0.20 total=919281\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
@@ -249,3 +250,57 @@ def test_a_table_of_torchs_profiler_counts_the_same() -> None:
     (tool,) = tools_of(text, "prof.txt")
     facts = tool.read(text)
     assert (facts.sync_ns, facts.syncs, facts.launches) == (600_000_000, 2000, 10_000)
+
+
+# Loops and counts that people type ------------------------------------------------------------------------------------
+
+LOOP = 'for p in $(pgrep -x python3); do echo "$p $(ls /proc/$p/task | wc -l) $(cat /proc/$p/schedstat)"; done'
+TALLY = "ps -eLo stat,pid,comm | awk '$1 ~ /^R/ {print $2, $3}' | sort | uniq -c"
+
+
+def crowd(threads: int, running: int, waited: int) -> str:
+    rows = "".join(
+        f"{pid} {threads} {400_000_000_000 + ran} {90_000_000_000 + late} 8247310\n"
+        for ran, late in ((0, 0), (10**10 - waited, waited))
+        for pid in (711, 712, 713, 714)
+    )
+    counts = "".join(f"{running:>7} {pid} python3\n" for pid in (711, 712, 713, 714))
+    shown = "Average:     all   90.00    0.00    9.00    0.00    0.00    0.00    0.00    0.00    0.00    1.00"
+    calm = shown.replace("90.00", "12.00").replace("9.00 ", "0.50 ").replace(" 1.00", "87.00")
+    heads = "Linux 6.8.0 (ws-9)  01/02/26  _x86_64_  (48 CPU)\n\n"
+    heads += "10:00:01 CPU %usr %nice %sys %iowait %irq %soft %steal %guest %gnice %idle\n"
+    return f"$ {LOOP}\n{rows}$ {TALLY}\n{counts}$ mpstat 5 1\n{heads}{shown if running > 20 else calm}\n$ exit\n"
+
+
+def test_a_loop_over_processes_tells_their_threads_and_what_they_waited(tmp_path: Path) -> None:
+    cause = "cpu.thread_oversubscription"
+    found = judged(tmp_path / "many", {"GPU-77.txt": crowd(190, 60, 6 * 10**9)}).verdict.hypothesis
+    assert (found.cause, found.subject) == (cause, {"node": "ws-9"}), "a ticket's number is no node"
+    assert shares(judged(tmp_path / "asleep", {"GPU-77.txt": crowd(190, 2, 10**6)})).get(cause, 0.0) < 0.2
+
+
+PERF = """\
+# Overhead  Command  Shared Object           Symbol
+# ........  .......  ......................  ..............................
+    {omp:.2f}%  python3  libgomp-a34b3233.so.1   [.] gomp_team_barrier_wait_end
+    11.20%  python3  libtorch_cpu.so         [.] at::native::index_kernel
+     6.02%  python3  [kernel.kallsyms]       [k] __schedule
+"""
+CHILDREN = """\
+# Children      Self  Command  Shared Object                        Symbol
+    {ext:.2f}%     0.40%  python3  _pairs.cpython-312-x86_64-linux-gnu.so   [.] Pairs::match
+    70.00%    22.00%  python3  libpython3.12.so.1.0                 [.] _PyEval_EvalFrameDefault
+     8.00%     3.00%  python3  libpython3.12.so.1.0                 [.] PyGILState_Ensure
+"""
+
+
+def test_threads_that_only_wait_for_each_other_in_openmp_are_a_sign_but_no_proof(tmp_path: Path) -> None:
+    cause = "cpu.thread_oversubscription"
+    assert 0.05 < shares(judged(tmp_path / "a", {"perf.txt": PERF.format(omp=48.1)}))[cause] < 0.4
+    assert shares(judged(tmp_path / "b", {"perf.txt": PERF.format(omp=4.1)})).get(cause, 0.0) == 0
+
+
+def test_an_extension_below_which_python_runs_again_calls_back(tmp_path: Path) -> None:
+    cause = "cpu.native_callback"
+    assert shares(judged(tmp_path / "a", {"perf_rank2.txt": CHILDREN.format(ext=81.0)}))[cause] > 0.4
+    assert shares(judged(tmp_path / "b", {"perf_rank2.txt": CHILDREN.format(ext=9.0)})).get(cause, 0.0) == 0

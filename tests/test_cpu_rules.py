@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from probes.intake.tools import cgroup_cpu, thread_pools
 from tests.support.brought import told
+from tests.support.hardware import judged, shares
 
 NODE = "gpu-01"
 PRESSED = "some avg10=63.20 avg60=58.11 avg300=40.02 total=919281\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
@@ -253,3 +255,42 @@ def test_the_wait_that_the_scheduler_counted_tells_whether_a_narrow_mask_harms(t
         assert found.probability >= 0.8
     else:
         assert found.probability < 0.8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nr_periods=88808 nr_throttled=71375 throttled_usec=5902876475\n",
+        "note of 03:20, pod trainer-1, cpu.stat: nr_periods 88808, nr_throttled 71375, throttled_time 590287647500\n",
+        '{"nr_periods": 88808, "nr_throttled": 71375, "throttled_usec": 5902876475}\n',
+    ],
+)
+def test_the_counts_of_a_quota_are_read_wherever_their_names_stand_beside_them(text: str) -> None:
+    quota = cgroup_cpu.read(text).quotas[0]
+    assert (quota.total_periods, quota.total_throttled) == (88808, 71375)
+
+
+def test_groups_that_grep_names_are_no_looks_at_one() -> None:
+    rows = {"a": (1000, 10), "b": (9000, 8100)}
+    text = "".join(
+        f"/sys/fs/cgroup/{name}/cpu.stat:nr_periods {periods}\n/sys/fs/cgroup/{name}/cpu.stat:nr_throttled {held}\n"
+        for name, (periods, held) in rows.items()
+    )
+    told = [(one.cgroup, one.periods, one.total_periods, one.total_throttled) for one in cgroup_cpu.read(text).quotas]
+    assert told == [("/sys/fs/cgroup/a", None, 1000, 10), ("/sys/fs/cgroup/b", None, 9000, 8100)]
+
+
+INFO = "ATen/Parallel:\n\tat::get_num_threads() : {each}\nstd::thread::hardware_concurrency() : 96\n"
+
+
+def test_torch_itself_tells_how_many_threads_each_rank_starts(tmp_path: Path) -> None:
+    heads = "    PID USER     S  %CPU COMMAND\n"
+    ranks = "".join(f"   90{rank} ml       R 1150.0 python train.py\n" for rank in range(8))
+    busy = "top - 10:00:00 up 9 days,  load average: 611.10, 600.00, 590.00\n%Cpu(s): 80.0 us, 19.0 sy,  1.0 id\n"
+    busy += heads + ranks
+    for each, low, high in ((96, 0.6, 1.0), (4, 0.0, 0.6)):
+        load = busy if each > 4 else busy.replace("611.10", " 20.10").replace(" 1.0 id", "70.0 id")
+        files = {"info.txt": INFO.format(each=each), "top.txt": load}
+        assert low <= shares(judged(tmp_path / str(each), files)).get("cpu.thread_oversubscription", 0.0) <= high
+    pools = '[{"user_api": "openmp", "internal_api": "openmp", "num_threads": 64, "prefix": "libgomp"}]'
+    assert thread_pools.read(pools).env == {"OMP_NUM_THREADS": "64"}

@@ -10,11 +10,13 @@ import pytest
 
 from probes.catalog._log_events import LogEvent, RankLog, RankLogs
 from probes.catalog._profile import is_profile, parse_profile
+from probes.catalog._profile_svg import stacks_of_svg
 from probes.catalog._stack_facts import Frame
 from probes.core import ParseError
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.paths import StepState
 from probes.explain import explain
+from tests.support.brought import FIXTURES
 from tests.support.hardware import judged, shares
 from tests.support.rank_facts import dump, recorders, stack, stacked, wrote
 
@@ -228,3 +230,45 @@ def test_work_that_was_never_waited_for_is_told_and_does_not_lead_by_itself() ->
     awaited = step("async-op", "awaited", seen)
     assert awaited.state == "not known"
     assert "A missing wait stops neither NCCL nor gloo" in awaited.why
+
+
+def test_looks_at_lines_of_which_torch_warns_are_waits_for_the_device(tmp_path: Path) -> None:
+    warned = (
+        "/srv/moe/route.py:61: UserWarning: called a synchronizing CUDA operation (Triggered internally at a.cpp:3.)\n"
+    )
+    stack_ = (
+        "Process 90: python train.py\nPython v3.12.3 (/usr/bin/python3.12)\n\n"
+        'Thread 90 (active): "MainThread"\n    counts (moe/route.py:{line})\n    <module> (train.py:9)\n\n'
+    )
+    steps = "".join(f"[rank4]: step {step} loss 2.0\n" for step in range(9))
+    cause = "cpu.implicit_sync"
+    here = {"rank4.log": steps + warned, "pyspy_rank4.txt": stack_.format(line=61) * 3}
+    elsewhere = here | {"pyspy_rank4.txt": stack_.format(line=88) * 3}
+    assert shares(judged(tmp_path / "here", here))[cause] > 0.3
+    assert shares(judged(tmp_path / "elsewhere", elsewhere)).get(cause, 0.0) == 0
+
+
+# Flame graphs -------------------------------------------------------------------------------------------------------
+
+FLAMES = (FIXTURES / "tools" / "pyspy_gil_two_shippers.svg").read_text()
+
+
+def test_a_flame_graph_holds_the_samples_that_py_spy_counted() -> None:
+    assert is_profile(FLAMES[:65_536])
+    profile = parse_profile(FLAMES)
+    assert (profile.total, profile.beside, profile.beside_at) == (391, 381, "Shipper.ship (busy.py:5)")
+
+
+def test_a_flame_graph_whose_root_is_at_the_bottom_is_read_by_its_rectangles() -> None:
+    rows = (("all", 20, 10, 64, 0), ("a", 15, 10, 48, 0), ("b &lt;c&gt;", 5, 58, 16, 0), ("d", 9, 10, 28.8, 1))
+    text = "<svg><!-- Flame Graph -->\n" + "".join(
+        f"<g><title>{name} ({samples} samples, 9%)</title>"
+        f'<rect x="{x}" y="{90 - 16 * (up + (name != "all"))}" width="{width}" height="15"/></g>\n'
+        for name, samples, x, width, up in rows
+    )
+    assert sorted(stacks_of_svg(text)) == [(["a"], 6), (["a", "d"], 9), (["b <c>"], 5)]
+
+
+def test_a_flame_graph_of_the_lock_names_who_has_it(tmp_path: Path) -> None:
+    assert shares(judged(tmp_path / "gil", {"rank1/gil.svg": FLAMES}))["cpu.gil_contention"] > 0.8
+    assert shares(judged(tmp_path / "all", {"rank1/profile.svg": FLAMES})).get("cpu.gil_contention", 0.0) == 0

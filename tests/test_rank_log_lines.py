@@ -133,6 +133,11 @@ LINES: list[tuple[str, str, dict[str, Any]]] = [
         "heartbeat",
         {},
     ),
+    (
+        "/srv/moe/route.py:61: UserWarning: called a synchronizing CUDA operation (Triggered internally at a.cpp:3.)",
+        "sync_warned",
+        {"where": "/srv/moe/route.py:61"},
+    ),
     ("Could not acquire GIL within 300 ms on exit, possible GIL induced hang", "gil_stuck", {"more.waited_ms": 300}),
     (f"{C10}{WORK[:75]}) timed out in blocking wait.", "blocking_wait", {"op": "ALLREDUCE"}),
     ("To avoid data inconsistency, we are taking the entire process down.", "watchdog_ended", {"secondary": True}),

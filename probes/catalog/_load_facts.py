@@ -71,6 +71,7 @@ class Quota:
     throttled_percent: float | None
     total_periods: int | None = None  # since the cgroup was made
     total_throttled: int | None = None
+    using: float | None = None  # CPUs that it uses, where only that is told beside its limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class Load:
     source: str  # "proc", or "psutil x.y.z" when cpu, physical_cores and swap are psutil's
     cpus_full: str = ""  # CPUs without idle time, as ranges, where a tool tells each
     cpus_free: str = ""  # those that are nearly always idle
+    late_waits_percent: float | None = None  # of all waits for a CPU those of 4 ms or more, where a tracer counted them
 
 
 def ranges_of(cpus: Iterable[int]) -> str:

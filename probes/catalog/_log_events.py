@@ -38,6 +38,7 @@ KINDS: dict[str, str] = {
     "ib_completion": "got an InfiniBand completion error",
     "ib_async": "got an InfiniBand event",
     "loader_timeout": "waited too long for its data loader",
+    "sync_warned": "asked the device for a result and waited",
     "gil_stuck": "could not get the interpreter lock",
     "heartbeat": "is stuck inside a NCCL or CUDA call, says torch's monitor",
     "bootstrap": "could not set up its connections",

@@ -29,6 +29,7 @@ WORDS = (
         "Watchdog caught", "watchdog", "ast enqueued", "Heartbeat monitor", "collective #", "Timeout at collective",
         "lagging", "ismatch", "expected size", "monitoredBarrier", "ump signal", "to signal dumping", "debug info",
         "should dump", "remote error", "blocking wait", "acquire GIL", "process down", "failed or timed out",
+        "a synchronizing CUDA",
         "attempting to dump", "NCCL WARN", "NCCL error", "nccl", "onnection closed", "reset by peer",
         "Got completion", "async event", "async fatal", "GID table", "Timed out waiting", "timed out", "imeout",
         "recvBytes", "likely closed", "ncclUniqueId", "Rendezvous", "EADDRINUSE", "ailed to listen",

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import event
+from probes.catalog._log_step_words import parts_in
 from probes.catalog._log_stragglers import Stragglers
 from probes.catalog._log_tables import Tables, unit_of
 
@@ -68,7 +69,7 @@ _RANK = re.compile(r"(?i)\brank[ =:#]{0,2}(\d{1,7})\b")
 _TABLE = re.compile(r"times across ranks \((ms|s)\):")
 _TIMER = re.compile(r" {0,4}([a-z][\w /-]{2,60}):$")
 _ROW = re.compile(r" {0,8}rank {1,6}(\d{1,7}): (\d{1,9}(?:\.\d{1,6})?)$")
-_MEANT = re.compile(r"(?i:step|iter|epoch|train|batch|s/it)")
+_MEANT = re.compile(r"(?i:step|iter|epoch|train|batch|s/it|\bit[ :=])")
 _BOTH = re.compile(r"(?:forward|fwd)[-_/+ ]?(?:backward|bwd)")
 _SCALE = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -130,6 +131,10 @@ class Timings:
                 found[part] = found.get(part, 0.0) + float(pair[2]) * scale
         if "total" not in found and (each := _PER_STEP.search(line.text)):
             found["total"] = float(each[1]) * _SCALE[each[2]]
+        if "data" not in found or len(found) < 2:  # in words of its own
+            more = parts_in(line.text)
+            if "data" in more:
+                found = {part: seconds for part, seconds in found.items() if part != "wait"} | more
         if len(found) > 1:
             marked = {int(number) for number in _RANK.findall(line.text)} if line.rank is None else set()
             rank = marked.pop() if len(marked) == 1 else line.rank

@@ -77,6 +77,11 @@ _WATCHDOG = (
     shape("stream_race", "CSAN detected", r"CSAN detected a possible data race"),
     shape("stream_race", "CUDASanitizerErrors", r"CUDASanitizerErrors: detected (?P<races>\d{1,6}) errors?"),
     shape("unwaited", "unwaited collective", r"still (?P<calls>\d{1,9}) unwaited collective calls"),
+    shape(  # torch.cuda.set_sync_debug_mode("warn")
+        "sync_warned",
+        "called a synchronizing CUDA operation",
+        r"(?:(?P<where>[^\s:]{1,300}:\d{1,7}): UserWarning: )?called a synchronizing CUDA operation",
+    ),
     shape("gil_stuck", "acquire GIL", r"Could not acquire GIL within (?P<waited_ms>\d{1,9}) ms"),
     shape("blocking_wait", "blocking wait", r"(?:OpType=(?P<op>\w{1,60}).{0,120}?)?timed out in blocking wait"),
     shape("watchdog_ended", "taking the entire process down", secondary=True),

@@ -19,13 +19,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from probes.catalog._profile_svg import SVG, is_flame_graph, stacks_of_svg
 from probes.core import Finding, ParseError, clean, lines_of
 
 MOST_LINES, MOST_FRAMES, MOST_LINE = 50_000, 400, 60_000
 _COUNT = re.compile(r"\s(\d{1,15})$")
 _SAMPLE = re.compile(r"\S.{0,60}\s\d{1,8}(?:/\d{1,8})?\s+(?:\[\d{1,5}\]\s+)?\d{1,10}\.\d{3,9}:\s")  # perf script
 _CALL = re.compile(r"\s{4,24}[0-9a-f]{4,16} (.{1,300}?)(?:\+0x[0-9a-f]{1,12})? \((.{1,300})\)$")
-_RANK = re.compile(r"(?<![A-Za-z])rank[_.-]?(\d{1,6})(?!\d)")
+_RANK = re.compile(r"(?<![A-Za-z])(?<!local[_-])rank[_.-]?(\d{1,6})(?!\d)")
+_SHORT = re.compile(r"(?:^|[._-])r(\d{1,6})(?=[._-]|$)")  # prof_r3.txt
+_FOLDER = re.compile(r"(?i)(?:global[_-]?)?(?:rank|r)[_.=-]?(\d{1,6})")
 _PYTHON = re.compile(r"\(.{1,300}\.(?:py|pyx):\d{1,9}\)$|^py::|\.py:\d{1,9}$")
 SYNC = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize",
     "cuCtxSynchronize", "hipStreamSynchronize", "_local_scalar_dense", "THPVariable_item", "THPVariable_tolist",
@@ -36,7 +39,8 @@ LOADER = "torch/utils/data/dataloader.py"
 INTERPRETER = ("python", "libpython", "_pyeval", "pyobject", "_pyobject", "pyvector", "_pyfunction", "cfunction",
     "method_", "slot_", "builtin_", "type_call", "_pyrun", "pyrun", "run_mod", "run_eval", "pymain", "py_", "_start",
     "__libc", "main", "libc.", "libc-", "vectorcall", "function_code", "pyimport", "import_", "context_run",
-    "gen_", "thread_run", "pythread", "start_thread", "clone", "object_vacall", "_functools", "partial_")  # fmt: skip
+    "gen_", "thread_run", "pythread", "start_thread", "clone", "object_vacall", "_functools", "partial_", "ffi_",
+    "libffi", "closure_fcn", "_ctypes", "_callpythonobject", "_call_function_pointer", "pycfuncptr")  # fmt: skip
 TORCH = ("libtorch", "libc10", "_C.", "torch::", "at::", "c10::", "THP")
 
 
@@ -61,6 +65,8 @@ class Profile:
 
 def is_profile(head: str) -> bool:
     """Whether it begins as one of the three forms. Prose with a semicolon and a number at its end is none."""
+    if head.lstrip().startswith(SVG):
+        return is_flame_graph(head)
     if head.lstrip()[:1] == "{":
         return "speedscope.app/file-format-schema.json" in head[:100_000]
     lines = list(itertools.islice(lines_of(head), 40))
@@ -117,6 +123,8 @@ def _stacks(text: str) -> Iterator[tuple[list[str], int]]:
     """Each stack, outermost first, with its samples."""
     if text.lstrip()[:1] == "{":
         yield from _of_speedscope(text)
+    elif text.lstrip()[:10].startswith(SVG):
+        yield from stacks_of_svg(text)
     elif any(_SAMPLE.match(line) for line in itertools.islice(lines_of(text), 40)):
         yield from _of_perf(text)
     else:
@@ -160,11 +168,11 @@ def _speedscope_frame(one: dict[str, Any]) -> str:
 
 
 def rank_named(file: str) -> int | None:
-    """The rank in a file's name, or in that of its folder or of the one around it: rank0/gil.collapsed."""
-    for part in reversed(file.split("/")[-3:]):
-        if found := _RANK.search(part):
-            return int(found[1])
-    return None
+    """The rank in a file's name, or in that of the folder it lies in."""
+    folder, _, name = file.partition(": ")[0].rpartition("/")
+    found = _RANK.search(name) or _RANK.search(file.partition(": ")[2]) or _SHORT.search(name)
+    found = found or _FOLDER.fullmatch(folder.rpartition("/")[2])
+    return int(found[1]) if found else None
 
 
 def _is_python(frame: str) -> bool:

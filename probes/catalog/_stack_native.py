@@ -1,101 +1,174 @@
-"""Reads stacks that gdb, pstack and pystack print, and gdb's own view of Python (py-bt).
+"""Reads stacks of debuggers: gdb (`bt`, `thread apply all bt`, with py-bt), pstack, eu-stack, and pystack.
 
-    Thread 1 (Thread 0x7f.. (LWP 4101) "python"):        Traceback for thread 4101 (python) [] (most recent call last):
-    #0  0x00007f.. in poll () from /lib/libc.so.6            (Python) File "/w/train.py", line 44, in step
-    #1  0x00007f.. in c10d::Work::wait (this=0x1) at a.cpp:9     (C) File "w.cpp", line 9, in c10d::Work::wait (a.so)
+    #6  0x00007f39c8814b1e in filter_tokens (ids=0x7f38, n=8388608) at filter.c:41
+    Traceback for thread 90266 (python) [Has the GIL] (most recent call last):
+        (Python) File "/srv/train.py", line 28, in step
 
-Source   gdb's manual (Backtraces), pstack(1), pystack 1.4 (traceback_formatter.py)
+A frame of Python's evaluation gets the name and line that py-bt tells for it; without py-bt it is known as Python only.
+Source   gdb manual (Backtrace), Python's Tools/gdb/libpython.py, eu-stack(1), pystack 1.4 (traceback_formatter)
 Errors   ParseError when the text is none of them
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from probes.catalog._stack_facts import Frame, ProcessStack, Thread
 from probes.core import ParseError, clean, lines_of
 
-MOST_THREADS, MOST_FRAMES = 256, 200
+MOST_THREADS, MOST_FRAMES, MOST_LOOKS = 256, 200, 16
+_FRAME = re.compile(
+    r"#(\d{1,4})\s{1,4}(?:0x[0-9a-f]{1,16} (?:in )?)?([^\s(][^\n]{0,400}?)(?: \([^\n]{0,1200}?\))?"
+    r"(?: at ([^\s:]{1,300}):(\d{1,8})| from (\S{1,300})| - \d{1,4} (\S{1,300}))?\s{0,4}$"
+)
 _THREAD = re.compile(
-    r'Thread \d{1,5} \((?:Thread 0x([0-9a-f]{1,16}) )?\(?LWP (\d{1,10})\)?(?: "(.{0,60}?)")?\)|^TID (\d{1,10}):'
+    r"Thread (\d{1,6}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (\d{1,10})\)?\)?(?: \"([^\"\n]{0,64})\")?"
 )
-_FRAME = re.compile(r"#(\d{1,4}) {1,3}(?:0x[0-9a-f]{4,16} (?:in )?)?([^\s(][^\n]{0,400})$")
-_AT = re.compile(r" at ([^\s()]{1,300}):(\d{1,9})$")
-_FROM = re.compile(r" from (\S{1,300})$")
-_PY_FRAME = re.compile(r'\s{0,4}File "([^"\n]{1,400})", line (\d{1,9}), in (\S{1,200})')
-_ATTACHED = re.compile(
-    r"(?:[Aa]ttaching to (?:program: \S{1,200}, )?process|gdb .{0,60}?-p|pstack|eu-stack -p) (\d{1,10})\b"
-)
+_CURRENT = re.compile(r"\*\s{1,4}\d{1,6}\s{1,4}(?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (\d{1,10})\)?")
+_TID = re.compile(r"TID (\d{1,10}):")
+_PID = re.compile(r"(?:PID |[Aa]ttaching to (?:process|pid) |\(process )(\d{1,10})")
+_PYTHON = re.compile(r'\s{1,8}File "([^"\n]{1,500})", line (\d{1,8}), in ([^\n]{1,200})')
 _PYSTACK = re.compile(
-    r"Traceback for thread (\d{1,10})(?: \((.{1,40}?)\))? (?:\[(.{0,80}?)\] )?\(most recent call last\):"
+    r"Traceback for thread (\d{1,10})(?: \([^)\n]{0,64}\))? \[([^\]\n]{0,80})\] \(most recent call last\):"
 )
-_PYSTACK_FRAME = re.compile(r'\s{2,8}\((Python|C)\) File "([^"\n]{1,400})", line (\d{1,9}), in ([^\n]{1,300})')
-# A crash prints its stack too: that belongs to a log, which tells more of it.
+_PYSTACK_FRAME = re.compile(
+    r'\s{1,8}\((Python|C)\) File "([^"\n]{0,500})", line (\d{1,8}), '
+    r"in ([^\n]{1,400}?)(?: \((/[^)\n]{1,500})\))?\s{0,4}$"
+)
+_TALLY = re.compile(r"(\d{1,3}) ?(?:x|times) in ([A-Za-z_][\w.:]{2,80})")
+# A crash prints its stack too: that belongs to a log, or to probes.intake.tools.native_stacks, which tells more of it.
 _CRASH = re.compile(r"received signal|Core was generated|core dumped|Fatal Python error|Caught signal|SIGSEGV|SIGABRT")
+_EVALUATES = re.compile(r"_?PyEval_EvalFrame\w{0,10}")
 
 
-def is_native(text: str) -> bool:
-    """Whether this is what a debugger printed of a process that lives."""
-    if _CRASH.search(text):
+@dataclass(slots=True)
+class _One:
+    tid: int | None
+    name: str = ""
+    first: bool = False
+    frames: list[Frame] = field(default_factory=list)
+    python: list[Frame] = field(default_factory=list)
+
+
+def is_native(head: str) -> bool:
+    """Whether a debugger printed it. A back-trace that a program logs of itself is none: that has no thread."""
+    if _CRASH.search(head):
         return False
-    lines = [line for line in lines_of(text, 600) if line.strip()][:2000]
-    if any(_PYSTACK.match(line) for line in lines):
-        return any(_PYSTACK_FRAME.match(line) for line in lines)
-    frames = sum(bool(_FRAME.match(line)) and (" in " in line or "0x" not in line) for line in lines)
-    return frames >= 2 and any(line.startswith("#0 ") for line in lines) and frames * 3 >= len(lines)
+    if _PYSTACK.search(head):
+        return True
+    lines = [line for line in lines_of(head, 2000) if line.strip()][:400]
+    frames = sum(bool(_FRAME.match(line)) for line in lines)
+    threads = any(_THREAD.match(line) or _CURRENT.match(line) or _TID.match(line) or "(gdb)" in line for line in lines)
+    return frames >= 3 and 4 * frames >= len(lines) and threads
 
 
-def native(text: str) -> ProcessStack:
-    """The threads of one process. Raises ParseError."""
-    if _PYSTACK.search(text[:65_536]):
-        return _pystack(text)
-    attached = _ATTACHED.search(text[:4096])
-    found: list[tuple[int | None, int | None, str, list[Frame], list[Frame]]] = []
-    for line in lines_of(text, 2_000):
-        if thread := _THREAD.search(line):
-            tid = int(thread[2] or thread[4])
-            found.append((tid, int(thread[1], 16) if thread[1] else None, clean(thread[3] or ""), [], []))
-        elif frame := _FRAME.match(line.rstrip()):
-            if not found or (int(frame[1]) == 0 and found[-1][3]):
-                found.append((None, None, "", [], []))
-            if len(found[-1][3]) < MOST_FRAMES:
-                found[-1][3].append(_frame(frame[2]))
-        elif found and (python := _PY_FRAME.match(line)) and len(found[-1][4]) < MOST_FRAMES:
-            found[-1][4].append(Frame(clean(python[3]), clean(python[1]), int(python[2])))  # py-bt
-    if not found:
-        raise ParseError("expected frames such as '#0  0x00007f... in poll () from /lib/libc.so.6'")
-    # gdb prints the main thread last, as Thread 1: its LWP is the process, and the lowest.
-    numbers = [tid for tid, *_ in found if tid is not None]
-    pid = int(attached[1]) if attached else min(numbers, default=None)
+def native_stacks(text: str) -> tuple[ProcessStack, ...]:
+    """One process for each look, of the same number: several are looks at one. Raises ParseError."""
+    looks = list(_pystack(text) if _PYSTACK.search(text) else _gdb(text))[:MOST_LOOKS]
+    if not looks:
+        raise ParseError("expected frames as gdb, pstack, eu-stack or pystack print them")
+    found = _PID.search(text[:400_000])
+    pid = int(found[1]) if found else None
+    stacks = [_process(pid, look) for look in looks]
+    if len(stacks) == 1 and (more := _told_again(text, stacks[0])):
+        stacks *= 1 + min(more, MOST_LOOKS)
+    return tuple(stacks)
+
+
+def _told_again(text: str, stack: ProcessStack) -> int:
+    """How many more looks somebody noted beside one that they kept: `5x in keep_token`."""
+    names = {frame.function for thread in stack.threads for frame in thread.frames}
+    return max((int(many) - 1 for many, name in _TALLY.findall(text[:400_000]) if name in names), default=0)
+
+
+def _process(pid: int | None, some: list[_One]) -> ProcessStack:
+    known = [one for one in some if one.frames]
+    mains = [one for one in known if one.frames[-1].function == "<module>"] or [one for one in known if one.first]
+    if pid is None and known:
+        tids = [one.tid for one in (mains or known) if one.tid]
+        pid = min(tids, default=None)
     threads = [
-        Thread(tid, number, "MainThread" if tid == pid or len(found) == 1 else name, None, None, "", "",
-            (*frames, *python))
-        for tid, number, name, frames, python in found[:MOST_THREADS]
+        Thread(
+            one.tid, None, "MainThread" if one in mains[:1] or (pid and one.tid == pid) else one.name, None,
+            True if one.name == "Has the GIL" else None, "", "", tuple(one.frames[:MOST_FRAMES]),
+        )
+        for one in known[:MOST_THREADS]
     ]  # fmt: skip
-    return ProcessStack(pid, None, False, "", "gdb", "", "", "", (), tuple(threads))
+    return ProcessStack(pid, None, False, "", "debugger", "", "", "", (), tuple(threads))
 
 
-def _frame(text: str) -> Frame:
-    at, library = _AT.search(text), _FROM.search(text)
-    function = text[: (at or library).start()] if (at or library) else text  # type: ignore[union-attr]
-    function = function.split(" (", 1)[0].strip() or function
-    return Frame(clean(function)[:200], clean(at[1] if at else library[1] if library else "")[:300], None)
+# gdb, pstack, eu-stack ------------------------------------------------------------------------------------------------
 
 
-def _pystack(text: str) -> ProcessStack:
-    found: list[tuple[int, str, list[Frame]]] = []
-    for line in lines_of(text, 2_000):
+def _gdb(text: str) -> Iterator[list[_One]]:
+    """Threads, look by look: a thread that is there already begins a new one."""
+    look: list[_One] = []
+    current: int | None = None
+    for line in lines_of(text, 4000):
+        head = _THREAD.match(line)
+        if mark := _CURRENT.match(line):
+            current = int(mark[1])
+        elif head or (tid := _TID.match(line)):
+            number = int(head[2]) if head else int(tid[1])  # type: ignore[index]
+            if any(one.tid == number for one in look):
+                yield [_named(one) for one in look]
+                look = []
+            look.append(_One(number, clean(head[3] or "") if head else "", bool(head) and head[1] == "1"))  # type: ignore[index]
+        elif frame := _FRAME.match(line):
+            if frame[1] == "0" and (not look or look[-1].frames):
+                if look and look[-1].tid == current:  # the same thread again
+                    yield [_named(one) for one in look]
+                    look = []
+                look.append(_One(current, "", True))
+            if look and len(look[-1].frames) < MOST_FRAMES:
+                look[-1].frames.append(_frame(frame))
+        elif (row := _PYTHON.match(line)) and look and len(look[-1].python) < MOST_FRAMES:
+            look[-1].python.append(Frame(clean(row[3]), clean(row[1]), int(row[2])))
+    if look:
+        yield [_named(one) for one in look]
+
+
+def _frame(found: re.Match[str]) -> Frame:
+    function, place = found[2].strip(), found[5] or found[6]
+    if place is None and found[3]:
+        place = found[3]
+    return Frame(clean(function)[:200], clean(place or "")[:300], None)
+
+
+def _named(one: _One) -> _One:
+    """Frames of Python's evaluation by the names that py-bt tells, the innermost first. Newer Pythons evaluate several
+    calls in one frame: where the numbers differ, the first and the last are known."""
+    places = [at for at, frame in enumerate(one.frames) if _EVALUATES.fullmatch(frame.function)]
+    for number, at in enumerate(places):
+        python = one.python
+        if python and len(python) == len(places):
+            one.frames[at] = python[number]
+        elif python:
+            one.frames[at] = python[0] if number == 0 else python[-1]
+        else:
+            one.frames[at] = Frame("py::a function", "", None)
+    if one.python and not places:
+        one.frames += one.python
+    return one
+
+
+# pystack ----------------------------------------------------------------------------------------------------------
+
+
+def _pystack(text: str) -> Iterator[list[_One]]:
+    look: list[_One] = []
+    for line in lines_of(text, 4000):
         if head := _PYSTACK.match(line):
-            found.append((int(head[1]), clean(head[3] or ""), []))
-        elif found and (frame := _PYSTACK_FRAME.match(line)) and len(found[-1][2]) < MOST_FRAMES:
-            function = frame[4].strip() if frame[1] == "Python" else frame[4].split(" (", 1)[0].strip()
-            number = int(frame[3]) if frame[1] == "Python" else None
-            found[-1][2].append(Frame(clean(function)[:200], clean(frame[2]), number))
-    if not found:
-        raise ParseError("expected lines such as 'Traceback for thread 4101 (python) [] (most recent call last):'")
-    pid = min(tid for tid, _, _ in found)
-    threads = tuple(
-        Thread(tid, None, "MainThread" if tid == pid else "", None, "Has the GIL" in state, "", "", tuple(frames[::-1]))
-        for tid, state, frames in found[:MOST_THREADS]
-    )
-    return ProcessStack(pid, None, False, "", "pystack", "", "", "", (), threads)
+            if any(one.tid == int(head[1]) for one in look):
+                yield look
+                look = []
+            look.append(_One(int(head[1]), head[2].partition(",")[0].strip()))
+        elif look and (row := _PYSTACK_FRAME.match(line)) and len(look[-1].frames) < MOST_FRAMES:
+            native = row[1] == "C"
+            place = (row[5] or row[2]) if native else row[2]
+            frame = Frame(clean(row[4])[:200], clean(place)[:300], None if native else int(row[3]))
+            look[-1].frames.insert(0, frame)  # the most recent comes last
+    if look:
+        yield look

@@ -40,6 +40,7 @@ CALM, LEFT = 5.0, 40.0  # percent of the last 10 s that somebody waited, and of 
 WAIT_PRESSURE, IDLE = 20.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
 _RANKED = re.compile(r"--(?:local[-_])?rank\b|torchrun|deepspeed|accelerate launch|spawn_main|multiprocessing")
 ALIKE = 2.0  # times the CPU of a rank that is known; judgement
+LATE_WAITS = 20.0  # percent; judgement: on a node with CPUs left nearly every wait is below 1 ms
 RUNNABLE = 1.5  # tasks that want to run, per CPU; judgement
 
 
@@ -57,6 +58,7 @@ class NodeCpu:
     env: dict[str, str] | None = None
     named: bool = False  # the ranks' processes are known by number
     full: frozenset[int] = frozenset()  # CPUs without idle time, where they are told one by one
+    late_waits: float | None = None  # percent of all waits for a CPU that took long
     free: frozenset[int] = frozenset()  # those that hardly do anything
 
     @property
@@ -71,6 +73,9 @@ class NodeCpu:
             key=lambda one: -(one.delay or 0),
         )
         found += [Reason(f"{one.called} {one.delayed}", one.ref) for one in late[:3]]
+        if (self.late_waits or 0.0) > LATE_WAITS:
+            says = f"{self.late_waits:g} % of all waits for a CPU took 4 ms or more"
+            found.append(Reason(says, self.refs.get("late_waits", "")))
         if self.cpus and (self.runnable or 0) > RUNNABLE * self.cpus:
             found.append(
                 Reason(f"{self.runnable} tasks want to run on {self.cpus} CPUs", self.refs.get("runnable", ""))
@@ -209,6 +214,7 @@ def _load(here: NodeCpu, seen: Seen, load: Load) -> None:
         ("use", load.cpu),
         ("runnable", load.runnable),
         ("load1", load.load1),
+        ("late_waits", load.late_waits_percent),
     ):
         if value is not None:
             setattr(here, name, value)

@@ -18,7 +18,12 @@ def together(quotas: list[tuple[Quota, str]]) -> list[tuple[Quota, str]]:
     found = []
     for some in grouped.values():
         quota, ref = some[-1]
-        quota = replace(quota, cpus=next((one.cpus for one, _ in reversed(some) if one.cpus), 0.0))
+        quota = replace(
+            quota,
+            cpus=next((one.cpus for one, _ in reversed(some) if one.cpus), 0.0),
+            using=next((one.using for one, _ in reversed(some) if one.using is not None), None),
+        )
+        some = [(_joined(one, [other for other, _ in some]), ref) for one, ref in some]
         counted = [one for one, _ in some if one.total_periods is not None and one.total_throttled is not None]
         if quota.periods is None and (told := next((one for one, _ in some if one.periods), None)) is not None:
             quota = replace(
@@ -30,6 +35,15 @@ def together(quotas: list[tuple[Quota, str]]) -> list[tuple[Quota, str]]:
             quota = replace(quota, total_periods=counted[-1].total_periods, total_throttled=counted[-1].total_throttled)
         found.append((quota, ref))
     return found
+
+
+def _joined(one: Quota, others: list[Quota]) -> Quota:
+    """A series a file, as monitoring gives them: the periods come from one file and the throttled ones from another."""
+    if (one.total_periods is None) == (one.total_throttled is None):
+        return one
+    missing = "total_periods" if one.total_periods is None else "total_throttled"
+    told = [value for other in others if (value := getattr(other, missing)) is not None]
+    return replace(one, **{missing: told[0]}) if len(told) == 1 else one
 
 
 def _between(quota: Quota, first: Quota, last: Quota) -> Quota:

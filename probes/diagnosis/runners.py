@@ -54,6 +54,8 @@ class Runner:
                 if self.worker
                 else f"rank {self.rank} ({self.pid})"
             )
+        if self.pid < 0:  # known by its name only
+            return self.comm
         return f"{self.comm} ({self.pid})" if self.comm else f"thread {self.pid}"
 
 

@@ -69,6 +69,7 @@ class Brought:
     unread: list[Unread] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     named: set[str] = field(default_factory=set)  # nodes that headings and marks in files name
+    pasted: set[PurePosixPath] = field(default_factory=set)  # folders that are files with several outputs in them
     told: dict[PurePosixPath, str] = field(default_factory=dict)  # folder: the node that a file in it tells
     expected: Topology | None = None
 

@@ -16,7 +16,9 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.catalog._stack_native import is_native
 from probes.core import clean, lines_of
+from probes.intake.container_tables import is_table
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
+from probes.intake.metrics import is_metrics
 from probes.intake.tables import steps_in
 from probes.intake.tools import Tool, beside, environment, network_policy, tool_of
 
@@ -32,6 +34,7 @@ Kind = Literal[
     "ras",
     "sections",
     "tool",
+    "metrics",
     "log",
     "perhaps a log",
 ]
@@ -119,6 +122,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Other("says what somebody wrote about it: no evidence")
     if item.name.lower().endswith((".csv", ".tsv")) and (found := _tool(text, item.name)) is not None:
         return found
+    if is_metrics(text[:HEAD]):
+        return Known("metrics", text)
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
@@ -179,7 +184,7 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("nvidia-smi", text)
     if re.match(r"(?:[^\n]{0,80}\d\d:\d\d[^\n]{0,40}\n)?[NR]CCL version \d", body) and "Job summary" in text[:200_000]:
         return Known("ras", text)
-    if is_ps(head):
+    if is_ps(head) and not head.lstrip().startswith("ATOP - "):
         return Known("ps", text)
     if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
         return Known("stacks", text)
@@ -195,8 +200,8 @@ def _json(body: str, name: str) -> Known | Other:
     head = body[:HEAD]
     if '"OOMKilled"' in head:  # docker inspect, kubectl get pod -o json
         return Known("log", body)
-    if '"traceEvents"' in head or '"schemaVersion"' in head[:400]:
-        return Other("a trace of the profiler: no probe reads it yet")
+    if '"schemaVersion"' in head[:400]:
+        return Other("a trace of the profiler without events")
     if body[0] == "{":
         if '"communicators"' in head:
             return Known("ras", body)
@@ -206,6 +211,8 @@ def _json(body: str, name: str) -> Known | Other:
             return Known("ras", body)
         if '"message"' in head and head.count("\n{") < 2:
             return Known("log", body)
+        if is_table(head):
+            return Known("metrics", body)
         if "wait_counter." in head:
             return Other("wait counters of a worker server: no probe reads them yet")
         if (rows := _rows(body)) and tells_times(rows[:HEAD]):
@@ -217,6 +224,8 @@ def _json(body: str, name: str) -> Known | Other:
         return Known("stacks", body)
     if '"profiling_name"' in head:
         return Known("dump", "", body.encode("utf-8", "replace"))
+    if is_table(head):
+        return Known("metrics", body)
     if (rows := _rows(body)) and tells_times(rows[:HEAD]):
         return Known("perhaps a log", rows)
     if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},(?!\d{1,7}\]<))', head):

@@ -146,10 +146,10 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
     return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, writers, item.mtime)
 
 
-def below_a_tool(item: Item, text: str) -> LogFile | None:
-    """Lines of a job that stand below a tool's output. What the tool tells itself is not told twice."""
+def below_a_tool(item: Item, text: str, told: tuple[str, ...] = ()) -> LogFile | None:
+    """Lines of a job that stand beside a tool's output. What the tool tells itself (`told`) is not told twice."""
     log = log_file(item, text)
-    events = tuple(event for event in log.log.events if event.kind != "scheduler_kill") if log is not None else ()
+    events = tuple(event for event in log.log.events if event.kind not in told) if log is not None else ()
     if log is None or all(event.kind in WEAK for event in events):
         return None
     return dataclasses.replace(log, log=dataclasses.replace(log.log, events=events))

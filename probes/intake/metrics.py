@@ -1,110 +1,178 @@
-"""Metrics of a monitoring system as text: whose they are, where one file holds those of several nodes.
+"""Series of metrics, as Prometheus and what speaks its language give them: what is told of which node.
 
-    DCGM_FI_DEV_GPU_TEMP{gpu="0",Hostname="gpu-017"} 61          an exporter's own answer
-    {"status":"success","data":{"resultType":"vector", ...}}     Prometheus' answer to a query
+    container_cpu_cfs_periods_total{pod="trainer-0",container="main"} 181204 1712131260112     /metrics, /federate
+    {"status": "success", "data": {"resultType": "matrix", "result": [...]}}                    /api/v1/query
+    {"metric": {"__name__": ...}, "values": [...], "timestamps": [...]}                         VictoriaMetrics, export
+    container_spec_cpu_quota{pod="trainer-0"} => 400000 @[1712131260.112]                       promtool query
+    Time,{pod="trainer-0"},{pod="trainer-1"}                                                    Grafana, CSV of a panel
 
-Source   Prometheus documentation: text-based exposition format; HTTP API, instant and range vectors
-Shape    samples(text) -> Sample; by_node(text) -> node: its lines, {} where fewer than two nodes are told
-Errors   none: lines that are no sample are left out
+Shape    series_of(text) -> Series; `is_metrics(head)` says whether a text is of these forms
+Errors   none: a line that is no series is passed over
+Source   Prometheus: exposition formats, HTTP API; VictoriaMetrics: /api/v1/export; promtool query
 """
 
 from __future__ import annotations
 
+import csv
+import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
-from probes.core import lines_of
+from probes.core import clean, lines_of
+from probes.intake import container_tables
+from probes.intake.series import Point, Series
 
-MOST = 200_000
-_LINE = re.compile(r"([A-Za-z_:][\w:]{1,120})\{([^\n{}]{1,3000})\} {1,4}(\S{1,40})(?: {1,4}-?\d{1,20})?\s{0,4}$")
-_LABEL = re.compile(r'([A-Za-z_]\w{0,60})="([^"\n]{0,300})"')
-# The most exact first: `instance` is where the exporter listens, which may be a pod's address.
-_NODES = (
-    "hostname",
-    "node",
-    "nodename",
-    "kubernetes_node",
-    "exported_hostname",
-    "host",
-    "exported_instance",
-    "instance",
+MOST_SERIES, MOST_POINTS, LONGEST = 20_000, 2_000, 20_000
+_NAME = r"[A-Za-z_:][\w:]{2,120}"
+_LINE = re.compile(
+    rf"(?P<name>{_NAME})?\s{{0,2}}(?P<labels>\{{[^\n]{{0,4000}}\}})?\s{{0,8}}(?:=>)?\s{{1,8}}"
+    r"(?P<value>[+-]?(?:\d{1,20}(?:\.\d{0,20})?(?:e[+-]?\d{1,3})?|NaN|Inf))"
+    r"(?:\s{1,4}@?\[?(?P<at>\d{9,14}(?:\.\d{1,9})?)\]?)?\s{0,4}(?:#.{0,400})?",
+    re.I,
 )
-_QUERY = re.compile(r'\{\s{0,20}"(?:status|data|resultType)"\s{0,8}:')
+_LABEL = re.compile(r'([A-Za-z_]\w{0,80})\s{0,2}=~?\s{0,2}"((?:[^"\\\n]|\\.){0,400})"')
+_JSON = re.compile(
+    r'^\s{0,8}\{\s{0,8}"status"\s{0,4}:\s{0,4}"success"|"resultType"\s{0,4}:|^\s{0,8}\[?\s{0,8}\{\s{0,8}"metric"\s{0,4}:\s{0,4}\{'
+)
+_KNOWN = re.compile(r"^(?:container|node|kube|namedprocess|process|machine|cadvisor)_\w{3,80}(?:\{|\s)", re.M)
+_TYPED = re.compile(rf"^# (?:HELP|TYPE) {_NAME} ", re.M)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    name: str
-    labels: Mapping[str, str]  # names in lower case
-    value: float
-
-    @property
-    def node(self) -> str:
-        said = next((self.labels[name] for name in _NODES if self.labels.get(name)), "")
-        return re.sub(r":\d{1,5}$", "", said)
-
-
-def is_query(head: str) -> bool:
-    """Whether this is Prometheus' answer as JSON."""
-    return bool(_QUERY.match(head.lstrip())) and '"resultType"' in head and '"metric"' in head
+def is_metrics(head: str) -> bool:
+    """Whether it begins as one of the forms. A log that quotes a metric is none."""
+    body = head.lstrip("\ufeff \t\r\n")
+    if body[:1] in "{[" and _JSON.search(body[:4000]):
+        return True
+    if _csv_heads(body.partition("\n")[0]):
+        return True
+    lines = [line for line in itertools.islice(lines_of(body, LONGEST), 60) if line.strip()]
+    plain = [line for line in lines if not line.startswith("#")]
+    told = sum(bool(_LINE.fullmatch(line) and ("{" in line or line[:1].isalpha())) for line in plain)
+    marked = bool(_KNOWN.search(body) or _TYPED.search(body)) or sum("{" in line for line in plain) * 2 > len(plain)
+    return bool(plain) and marked and told * 10 >= len(plain) * 8
 
 
-def samples(text: str) -> Iterator[Sample]:
-    """Of a range of time the last of each."""
-    if is_query(text[:65_536]):
-        yield from _of_query(text)
-        return
-    for number, line in enumerate(lines_of(text, 4096)):
-        if number > MOST:
-            return
-        if line[:1] != "#" and (found := _LINE.match(line.strip())) and (value := _value(found[3])) is not None:
-            yield Sample(found[1], {key.lower(): said for key, said in _LABEL.findall(found[2])}, value)
+def series_of(text: str) -> list[Series]:
+    body = text.lstrip("\ufeff \t\r\n")
+    if container_tables.is_table(body[:65_536]):
+        return container_tables.series(body)
+    if body[:1] in ("{", "[") and _JSON.search(body[:4000]):
+        return list(itertools.islice(_of_json(body), MOST_SERIES))
+    if _csv_heads(body.partition("\n")[0]):
+        return _of_csv(body)
+    return _of_lines(body)
 
 
-def _value(said: object) -> float | None:
+def _labels(text: str | None) -> dict[str, str]:
+    return {key: clean(value)[:200] for key, value in _LABEL.findall(text or "")[:64]}
+
+
+def _of_lines(text: str) -> list[Series]:
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[Point]] = {}
+    for line in lines_of(text, LONGEST):
+        one = _LINE.fullmatch(line.strip()) if line[:1] != "#" else None
+        if one is None or not (one["name"] or one["labels"]):
+            continue
+        value, at = _number(one["value"]), _number(one["at"])
+        if value is None:
+            continue
+        key = (one["name"] or "", tuple(sorted(_labels(one["labels"]).items())))
+        if key in found or len(found) < MOST_SERIES:
+            points = found.setdefault(key, [])
+            if len(points) < MOST_POINTS:
+                points.append((at / 1000 if at is not None and at > 1e11 else at, value))
+    return [Series(name, dict(labels), tuple(points)) for (name, labels), points in found.items()]
+
+
+def _of_json(text: str) -> Iterator[Series]:
+    for said in _objects(text):
+        rows = said.get("data", said) if isinstance(said, dict) else said
+        rows = rows.get("result", [rows]) if isinstance(rows, dict) else rows
+        for row in rows if isinstance(rows, list) else ():
+            metric = row.get("metric") if isinstance(row, dict) else None
+            if not isinstance(metric, dict):
+                continue
+            labels = {str(key)[:80]: clean(str(value))[:200] for key, value in list(metric.items())[:64]}
+            points = tuple(itertools.islice(_points(row), MOST_POINTS))
+            if points:
+                yield Series(labels.pop("__name__", ""), labels, points)
+
+
+def _objects(text: str) -> Iterator[Any]:
     try:
-        value = float(str(said)[:40])
+        yield json.loads(text)
+        return
+    except (ValueError, RecursionError):
+        pass
+    for line in itertools.islice(lines_of(text, 4_194_304), MOST_SERIES):  # one object a line
+        try:
+            if line.lstrip()[:1] == "{":
+                yield json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+
+
+def _points(row: dict[str, Any]) -> Iterator[Point]:
+    values, times = row.get("values"), row.get("timestamps")
+    pairs: list[Any] = values if isinstance(values, list) else [row.get("value")]
+    if isinstance(times, list):
+        seconds = [at / 1000 if isinstance(at, (int, float)) else None for at in times]
+        pairs = [list(pair) for pair in zip(seconds, pairs, strict=False)]
+    for pair in pairs:
+        if isinstance(pair, list) and len(pair) == 2 and (value := _number(pair[1])) is not None:
+            yield _number(pair[0]), value
+
+
+def _csv_heads(line: str) -> list[str]:
+    if not line[:8].strip(' "').lower().startswith("time"):
+        return []
+    cells = next(csv.reader([line[:LONGEST]], delimiter=";" if line.count(";") > line.count(",") else ","), [])
+    series = cells[1:]
+    if series and all("{" in cell for cell in series):
+        return cells
+    # A legend of names that differ in their number only: pods or nodes.
+    shapes = {re.sub(r"\d{1,20}", "#", cell) for cell in series}
+    legend = len(series) > 1 and len(shapes) == 1 and all(re.fullmatch(r"[A-Za-z][\w.-]{1,80}", one) for one in series)
+    return cells if legend and not re.match(r"(?i)(?:rank|gpu|loss|step|epoch|layer|value|col)", series[0]) else []
+
+
+def _of_csv(text: str) -> list[Series]:
+    """A column a series, as Grafana saves a panel."""
+    first, _, rest = text.partition("\n")
+    heads = _csv_heads(first)
+    mark = ";" if first.count(";") > first.count(",") else ","
+    columns: list[list[Point]] = [[] for _ in heads]
+    for row in itertools.islice(csv.reader(lines_of(rest, LONGEST), delimiter=mark), MOST_POINTS):
+        at = _time(row[0]) if row else None
+        for place, cell in enumerate(row[: len(heads)]):
+            if place and (value := _number(cell.strip().rstrip("%"))) is not None:
+                columns[place].append((at, value))
+    found = []
+    for head, points in zip(heads[1:], columns[1:], strict=True):
+        name = head.partition("{")[0].strip()
+        if points:
+            labels = _labels(head) if "{" in head else {"pod": clean(head)[:80]}
+            found.append(Series(name if "{" in head and re.fullmatch(_NAME, name) else "", labels, tuple(points)))
+    return found
+
+
+def _time(text: str) -> float | None:
+    if (value := _number(text)) is not None:
+        return value / 1000 if value > 1e11 else value
+    try:
+        return datetime.fromisoformat(text.strip().replace("Z", "+00:00")).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
-    return value if -1e18 < value < 1e18 else None
 
 
-def _of_query(text: str) -> Iterator[Sample]:
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or value is None:
+        return None
     try:
-        said: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    data = said.get("data", said) if isinstance(said, dict) else None
-    rows = data.get("result") if isinstance(data, dict) else None
-    for row in rows[:MOST] if isinstance(rows, list) else ():
-        metric = row.get("metric") if isinstance(row, dict) else None
-        if not isinstance(metric, dict) or not metric.get("__name__"):
-            continue
-        values = row.get("values")
-        pair = values[-1] if isinstance(values, list) and values else row.get("value")
-        value = _value(pair[1]) if isinstance(pair, list) and len(pair) == 2 else None
-        if value is not None:
-            labels = {str(key).lower(): str(one)[:300] for key, one in metric.items() if key != "__name__"}
-            yield Sample(str(metric["__name__"])[:120], labels, value)
-
-
-def by_node(text: str) -> dict[str, str]:
-    """The metrics of each node as lines, where they are of two or more."""
-    if "{" not in text[:65_536] or not (is_query(text[:65_536]) or _has_samples(text)):
-        return {}
-    lines: dict[str, list[str]] = {}
-    for one in samples(text):
-        if one.node:
-            labels = ",".join(f'{key}="{said}"' for key, said in one.labels.items())
-            lines.setdefault(one.node, []).append(f"{one.name}{{{labels}}} {one.value:g}")
-    return {node: "\n".join(some) + "\n" for node, some in lines.items()} if len(lines) > 1 else {}
-
-
-def _has_samples(text: str) -> bool:
-    plain = (line for line in lines_of(text[:65_536], 4096) if line.strip() and line[0] != "#")
-    head = list(islice(plain, 20))
-    return len(head) > 1 and sum(bool(_LINE.match(line.strip())) for line in head) * 2 > len(head)
+        found = float(str(value)[:40])
+    except ValueError:
+        return None
+    return found if -1e18 < found < 1e18 else None

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from probes.core import lines_of
-from probes.intake import bug_report, metrics
+from probes.intake import bug_report, samples
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
@@ -44,7 +44,8 @@ _ANSIBLE = re.compile(
 )
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
-    r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
+    r"(?!\((?:cuda-)?gdb\))(?:\([\w./-]{1,40}\) )?"
+    r"(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
     r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80} ?| |(?=[#$])))?"  # SLES: gn-1:~ #
     r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
@@ -71,7 +72,7 @@ def parts_of(text: str) -> list[Part]:
     if bug_report.is_report(text):
         told = bug_report.sections(text)
         return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
-    if nodes := metrics.by_node(text):
+    if nodes := samples.by_node(text):
         return [Part((node,), "", body) for node, body in nodes.items()]
     text = _SHELL.sub("", text)
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]

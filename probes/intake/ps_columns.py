@@ -18,6 +18,7 @@ _NAMES = {
     "ucomm": "COMMAND", "args": "COMMAND", "cmd": "COMMAND", "command": "COMMAND", "nlwp": "NLWP", "thcount": "NLWP",
     "user": "USER", "euser": "USER", "uname": "USER", "uid": "UID", "wchan": "WCHAN",
 }  # fmt: skip
+_TALLIES = re.compile(r"\buniq -c|\bwc\b|\+\+|\+=")  # what comes out of the pipe are counts, not its rows
 _MORE_WORDS = ("lstart", "bsdstart", "start")  # printed with spaces in them
 _KINDS = (
     (re.compile(r"-?a?ux\w{0,4}|aux\w{0,4}"), "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND"),
@@ -28,7 +29,9 @@ _KINDS = (
 
 def heading(command: str) -> str:
     """Of ps, whose columns its options name."""
-    first = command[:400].partition("|")[0]
+    first, _, then = command[:400].partition("|")
+    if _TALLIES.search(then):
+        return ""
     words = first.replace("'", " ").replace('"', " ").split()
     if "ps" not in [word.rpartition("/")[2] for word in words]:
         return ""

@@ -31,6 +31,7 @@ from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, PEEK, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import below_a_tool, log_file, unrotated, whole_text
+from probes.intake.metric_files import node_files, table_files
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
 from probes.intake.tools import (
@@ -50,7 +51,7 @@ from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
-BESIDE = (environment.TOOL, launch.TOOL)  # what tells these may tell of events too, such as `kubectl describe`
+TOLD = {"cluster.events": ("scheduler_kill",)}  # events of a log that these facts tell, too
 BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for
 NESTED = 2  # files within files of `tail -v`
 
@@ -134,6 +135,8 @@ class _Sorter:
             self._stacks(item, known.text)
         elif known.kind in ("process", "ps", "states", "environment"):
             self._process(item, known)
+        elif known.kind == "metrics":
+            self._metrics(item, known.text)
         elif known.kind == "sections":
             self._sections(item, known.text, nested)
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
@@ -143,10 +146,23 @@ class _Sorter:
                 self._tool(item, packet_log.TOOL, known.text)
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
-            if known.tool in BESIDE and (log := log_file(item, known.text, sure=False)) is not None:
-                self.brought.logs.append(log)
+            self.brought.nodes += table_files(item, known.text)
         else:
             self._log(item, known)
+
+    def _metrics(self, item: Item, text: str) -> None:
+        """One answer of a monitoring system may tell of CPUs, of GPUs, and more."""
+        before = len(self.brought.nodes)
+        refused: ParseError | None = None
+        try:
+            self.brought.nodes += node_files(item, text)
+        except ParseError as error:
+            refused = error
+        for tool in tools_of(text[:HEAD], item.name):
+            with contextlib.suppress(ParseError):
+                self._tool(item, tool, text)
+        if refused is not None and len(self.brought.nodes) == before:
+            raise refused
 
     def _pasted(self, item: Item, nested: int) -> bool:
         """Whether it is several files that somebody pasted or collected into one: then each was taken by itself."""
@@ -163,6 +179,7 @@ class _Sorter:
                 label = part.label + (f".{again[node, part.label]}" if again[node, part.label] > 1 else "")
                 # What the file is called may be the node of parts without one, as a folder's name is.
                 inside = item.inside.parent / (node or stem(item.name)) / (label or item.name)
+                self.brought.pasted |= set() if node else {inside.parent}
                 ref = f"{item.ref}: {' '.join(one for one in (node, label) if one)}".removesuffix(": ")[:1000]
                 one = Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime)
                 one.seen_at = part.at if part.at is not None else item.seen_at
@@ -283,7 +300,7 @@ class _Sorter:
             if not first.log:
                 raise refused
             self._log(item, Known("perhaps a log", text))
-        elif first.log and (log := below_a_tool(item, text)) is not None:
+        elif first.log and (log := below_a_tool(item, text, TOLD.get(first.probe, ()))) is not None:
             self.brought.logs.append(log)
 
     def _tool(self, item: Item, tool: Tool, text: str) -> None:
@@ -307,12 +324,16 @@ class _Sorter:
 
     def _log(self, item: Item, known: Known) -> None:
         text = self._whole(item, known.text)
-        besides = self._besides(item, text)
+        tables = table_files(item, text)
+        self.brought.nodes += tables
+        besides = self._besides(item, text) or bool(tables)
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)
             if "(most recent call first):" in text:
                 self.brought.stacks.append(StackFile(item.ref, item.inside, -1, (faulthandler(text[:TEXT_BYTES]),)))
+            return
+        if tables:
             return
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times

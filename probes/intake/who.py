@@ -44,6 +44,7 @@ class Who:
         told = {one.inside.parent for one in brought.nodes if one.host}  # by its content, not by a name alone
         self.alone = {folder: names.pop() for folder, names in there.items() if len(names) == 1 and folder in told}
         self.told = _told(brought.told, self.hosts)
+        self._named_by_content(hosts)
         self.hosts |= set(self.told.values())
         self.names: dict[PurePosixPath, Named] = {inside: named(inside) for inside in brought.insides}
         self.pids: dict[tuple[str, int], int | None] = {}
@@ -61,6 +62,15 @@ class Who:
         for (_, pid), rank in self.pids.items():
             if rank is not None:
                 self.pids_of.setdefault(rank, []).append(pid)
+
+    def _named_by_content(self, hosts: set[str]) -> None:
+        """What a file with several outputs is called may be a ticket, or hold the node's name among other words: what
+        its outputs say of their node counts before it."""
+        for folder in self.brought.pasted & self.nodes:
+            name = self.alone.get(folder) or node_of_name(PurePosixPath(folder.name), hosts)
+            if name and name != folder.name:
+                self.told[folder] = name
+                self.hosts.discard(folder.name)
 
     def folder_node(self, inside: PurePosixPath) -> str:
         """The node by the folder, "" where folders are not nodes."""
@@ -129,7 +139,7 @@ class Who:
         worker = self.is_worker(file.inside, process.pid, looks_like_a_worker(process))
         above = self.above(file.inside, process.pid) if worker else process.pid
         rank = self.of_pid(file.inside, above)
-        if rank is None and len(file.processes) == 1:
+        if rank is None and _of_one(file):
             rank = self.of_name(file.inside, process.pid)
         if rank is None and not worker:
             rank = next(
@@ -193,7 +203,7 @@ class Who:
         for log in self.brought.logs:
             yield log.inside, None, log.log.rank if log.marked else None
         for file in self.brought.stacks:
-            if len(file.processes) == 1 and not looks_like_a_worker(file.processes[0]):
+            if _of_one(file) and not looks_like_a_worker(file.processes[0]):
                 yield file.inside, file.processes[0].pid, self.of_pid(file.inside, file.processes[0].pid)
         for some in self.brought.processes:
             if len(some.extracts) == 1 and not some.extracts[0].is_worker:
@@ -266,6 +276,11 @@ def _of_many(files: Iterable[PurePosixPath]) -> set[PurePosixPath]:
         if name := node_of_name(PurePosixPath(inside.name), ()):
             named_in.setdefault(inside.parent, set()).add(name)
     return {folder for folder, names in named_in.items() if len(names - {folder.name}) > 1}
+
+
+def _of_one(file: StackFile) -> bool:
+    """Whether it shows one process, perhaps at several looks."""
+    return len(file.processes) == 1 or (len({one.pid for one in file.processes}) == 1 and bool(file.processes[0].pid))
 
 
 def looks_like_a_worker(process: ProcessStack) -> bool:

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason
 from probes.diagnosis.cpus import NodeCpu, Runner
+from probes.diagnosis.whose import rank_of
 
 CAUSE = "cpu.dataloader_starved"
 FULL, LITTLE = 85.0, 60.0  # percent of one CPU: a worker that never waits, a rank that mostly does; judgement
 WORKERS, SHARE = 4, 0.8  # of the workers of a node; judgement
 HALF, SAMPLES, LOOKS = 0.5, 50, 4  # judgement
+RANKS = 3  # with two, nothing tells which is the usual one
+LEAST_S = 0.2  # of fetching in a whole table or trace: less is a toy; judgement
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -26,6 +29,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     subject: dict[str, str | int] = {}
     if len(nodes) == 1 and len(evidence.cpus) > 1:
         subject = {"node": min(nodes)}
+    if (lone := _lone_rank(evidence)) is not None:
+        subject = dict(evidence.job.view(lone).subject)
     yield Hypothesis(
         CAUSE,
         subject,
@@ -35,6 +40,14 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         would_change=("steps in which the data is there at once",),
         nodes=frozenset(nodes),
     )
+
+
+def _lone_rank(evidence: Evidence) -> int | None:
+    """The one rank whose table is mostly of fetching data, where tables of two others or more are not."""
+    told = {rank_of(evidence, seen): seen.facts.share > HALF for seen in evidence.of("rank.time_shares")}
+    told.pop(None, None)
+    starved = [rank for rank, much in told.items() if much]
+    return starved[0] if len(starved) == 1 and len(told) >= RANKS else None
 
 
 def reasons(evidence: Evidence) -> list[tuple[str, Reason]]:
@@ -79,3 +92,7 @@ def _in_profiles(evidence: Evidence) -> Iterator[tuple[str, Reason]]:
         ):
             says = f"{100 * profile.loader / profile.total:.0f} % of {profile.total} samples are in the data loader"
             yield "loader_in_profile", Reason(says, seen.ref)
+    for seen in evidence.of("rank.time_shares"):
+        told = seen.facts
+        if told.share > HALF and (told.data_s is None or told.data_s > LEAST_S):
+            yield "loader_in_table", Reason(f"{100 * told.share:.0f} % of the time is {told.data}", seen.ref)

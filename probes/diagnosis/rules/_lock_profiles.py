@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._profile import rank_named
 from probes.diagnosis.core import Evidence, Hypothesis, Reason
 from probes.diagnosis.job import RankView
 from probes.diagnosis.suspects import shared
+from probes.diagnosis.whose import rank_of
 
 CAUSE = "cpu.gil_contention"
 MOST = 0.5  # of the samples that hold the lock; judgement
@@ -27,7 +27,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen in evidence.of("rank.profile"):
-        profile, rank = seen.facts, rank_named(seen.ref)
+        profile, rank = seen.facts, rank_of(evidence, seen)
         if not profile.lock or profile.total < SAMPLES or profile.beside < MOST * profile.total:
             continue
         views = [evidence.job.view(rank)] if rank is not None else []

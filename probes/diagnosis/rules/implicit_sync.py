@@ -6,25 +6,34 @@ Source   CUDA and torch: .item(), .tolist(), .cpu(), printing and nonzero() wait
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._profile import rank_named
+from probes.catalog._cuda_calls import CudaCalls
+from probes.catalog._stack_facts import Frame
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.job import RankView
+from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.suspects import ranks_said, seen_twice, shared, standing
+from probes.diagnosis.whose import rank_of
 
 CAUSE = "cpu.implicit_sync"
 MOST_RANKS = 0.5  # share of the ranks with a stack; judgement
 MOST_SAMPLES = 0.4  # of a profile; judgement
 PROFILE, SUMMARY = "rank.profile", "rank.cuda_calls"
+LOOKS, MOST_LOOKS = 3, 0.6  # judgement
+_SAID = ("sync_warned",)
 KERNELS = 50  # for each wait: a step starts thousands, and asks for its loss once; judgement
 ENOUGH = 200  # waits; judgement
+LONG_NS = 50_000  # a call: starting a copy takes 10 us; judgement
+BUSY = 0.8  # of the time that a profile covers: then the device is the limit; judgement
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    yield from _in_profiles(evidence)
-    yield from _in_summaries(evidence)
+    warned = _warned(evidence)
+    found = [*_in_profiles(evidence), *_in_summaries(evidence)]
+    for one in found or _at_warned_lines(evidence):
+        yield dataclasses.replace(one, because=(*one.because, *warned), signals=(*one.signals, *_SAID[: len(warned)]))
     if evidence.suspects or standing(evidence) or evidence.stalls.cycle:
         return  # it stands: that a rank waits for its device then follows from something else
     stacks = [view for view in evidence.job.ranks.values() if view.stack is not None and view.stack.threads]
@@ -43,9 +52,44 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     )
 
 
+def _warned(evidence: Evidence) -> tuple[Reason, ...]:
+    """What torch's own debug mode says: which lines wait, though not for how long."""
+    said = list(evidence.job.said("sync_warned"))
+    places = Counter({event.where: event.count for event, _, _ in said if event.where})
+    if not said:
+        return ()
+    where = f" at {', '.join(place for place, _ in places.most_common(3))}" if places else ""
+    return (dataclasses.replace(quoted(*said[0]), says=f"torch warns that the program waits for the device{where}"),)
+
+
+def _at_warned_lines(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Stacks without native frames do not show the wait; but their innermost line may be one that torch warns of."""
+    places = {event.where for event, _, _ in evidence.job.said("sync_warned") if event.where}
+    there: list[RankView] = []
+    looks = at = 0
+    for view in evidence.job.ranks.values() if places else ():
+        for look in (view.stack.look, *view.stack.earlier) if view.stack is not None else ():
+            line = look.frames[0] if look.frames else None
+            looks += line is not None
+            if line is not None and any(_same_line(place, line) for place in places):
+                at += 1
+                there.append(view)
+    if at < LOOKS or at < MOST_LOOKS * looks:
+        return
+    says = f"The main thread is at a line that waits for the device in {at} of {looks} looks"
+    views = list({view.rank: view for view in there}.values())
+    yield _hypothesis(views, says, (Reason(says, views[0].ref("rank.stack")),), "looks_at_waits")
+
+
+def _same_line(place: str, frame: Frame) -> bool:
+    """py-spy shortens the path of a file."""
+    file, _, number = place.rpartition(":")
+    return str(frame.line) == number and (file == frame.file or file.endswith(f"/{frame.file}"))
+
+
 def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen in evidence.of(PROFILE):
-        profile, rank = seen.facts, rank_named(seen.ref)
+        profile, rank = seen.facts, rank_of(evidence, seen)
         if profile.total and profile.sync >= MOST_SAMPLES * profile.total:
             share = f"{100 * profile.sync / profile.total:.0f} % of {profile.total} samples"
             where = f", most below {profile.sync_at}" if profile.sync_at else ""
@@ -60,18 +104,38 @@ def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _in_summaries(evidence: Evidence) -> Iterator[Hypothesis]:
     """Calls of CUDA, counted: who waits for the device after every few kernels never gets ahead of it. A step that
-    ends in one wait has as much waiting time, in a few calls."""
+    ends in one wait has as much waiting time, in a few calls; and where the device works all the time, nothing is lost
+    by waiting for it. Several ranks that tell the same are one finding."""
+    found: dict[str, list[tuple[str, Reason, int | None]]] = {}
     for seen in evidence.of(SUMMARY):
-        calls, rank = seen.facts, rank_named(seen.ref)
-        if not calls.total_ns or calls.sync_ns < MOST_SAMPLES * calls.total_ns or not calls.syncs:
+        calls = seen.facts
+        if not calls.total_ns:
+            continue
+        if (told := _copies(calls)) and calls.sync_ns < MOST_SAMPLES * calls.total_ns:
+            found.setdefault("copies_wait", []).append((told, Reason(told, seen.ref), rank_of(evidence, seen)))
+        if calls.sync_ns < MOST_SAMPLES * calls.total_ns or not calls.syncs:
             continue
         often = calls.launches > 0 and calls.syncs * KERNELS >= calls.launches and calls.syncs >= ENOUGH
+        busy = calls.wall_ns > 0 and calls.device_ns > BUSY * calls.wall_ns
         share = f"{100 * calls.sync_ns / calls.total_ns:.0f} %"
         says = f"{share} of the time in CUDA calls is waiting for the device, in {calls.syncs} calls"
         beside = f", for {calls.launches} kernels that it starts" if calls.launches else ""
-        views = [evidence.job.view(rank)] if rank is not None else []
-        because = (Reason(f"{says}{beside}, most in {calls.most}", seen.ref),)
-        yield _hypothesis(views, says, because, "syncs_often" if often else "syncs_long")
+        because = Reason(f"{says}{beside}, most in {calls.most}", seen.ref)
+        signal = "syncs_often" if often and not busy else "syncs_long"
+        found.setdefault(signal, []).append((says, because, rank_of(evidence, seen)))
+    for signal, some in found.items():
+        views = [evidence.job.view(rank) for rank in sorted({rank for _, _, rank in some if rank is not None})]
+        yield _hypothesis(views, some[0][0], tuple(reason for _, reason, _ in some[:4]), signal)
+
+
+def _copies(calls: CudaCalls) -> str:
+    """Copies to memory that is not pinned wait for all that was started before them, like a synchronisation."""
+    busy = calls.wall_ns > 0 and calls.device_ns > BUSY * calls.wall_ns
+    often = calls.copies >= ENOUGH and calls.copies * KERNELS >= calls.launches > 0
+    if busy or not often or calls.copy_ns < max(MOST_SAMPLES * calls.total_ns, LONG_NS * calls.copies):
+        return ""
+    share, each = 100 * calls.copy_ns / calls.total_ns, calls.copy_ns / calls.copies / 1000
+    return f"{share:.0f} % of the time in CUDA calls is {calls.copies} copies that wait, {each:.0f} us each"
 
 
 def _hypothesis(views: list[RankView], says: str, because: tuple[Reason, ...], signal: str) -> Hypothesis:

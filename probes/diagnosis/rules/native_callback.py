@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._profile import callback, rank_named
+from probes.catalog._profile import callback
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView
 from probes.diagnosis.suspects import shared
+from probes.diagnosis.whose import rank_of
 
 CAUSE = "cpu.native_callback"
 LOOKS = 2
@@ -18,9 +19,12 @@ MOST_SAMPLES = 0.3  # judgement: from here on it is what the process does
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    yield from _in_looks(evidence)
+    looked = list(_in_looks(evidence))
+    yield from looked
+    if not any("callbacks_in_looks" in one.signals for one in looked):  # else it is the same once more
+        yield from _in_perf(evidence)
     for seen in evidence.of("rank.profile"):
-        profile, rank = seen.facts, rank_named(seen.ref)
+        profile, rank = seen.facts, rank_of(evidence, seen)
         for name, count in profile.callbacks[:1]:
             if count < MOST_SAMPLES * profile.total:
                 continue
@@ -39,6 +43,27 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 ranks=frozenset({rank}) if rank is not None else frozenset(),
                 nodes=frozenset({seen.node}),
             )
+
+
+def _in_perf(evidence: Evidence) -> Iterator[Hypothesis]:
+    """perf's own report: shares of functions, with whose stacks they share no more than the counts."""
+    for seen in evidence.of("rank.perf_shares"):
+        facts, rank = seen.facts, rank_of(evidence, seen)
+        if not facts.callback:
+            continue
+        subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}
+        view = evidence.job.view(rank) if rank is not None else None
+        says = f"{facts.callback_percent:g} % of the samples are below {facts.callback}, which calls Python back"
+        yield Hypothesis(
+            CAUSE,
+            view.subject if view is not None else subject,
+            says,
+            (Reason(says, seen.ref),),
+            ("callbacks_in_perf",),
+            would_change=("a profile in which the extension does not call Python",),
+            ranks=frozenset({rank}) if rank is not None else frozenset(),
+            nodes=frozenset({seen.node}),
+        )
 
 
 def _in_looks(evidence: Evidence) -> Iterator[Hypothesis]:

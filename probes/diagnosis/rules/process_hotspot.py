@@ -28,9 +28,10 @@ def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
         return
     if not waiting and (taken < 2 * least or here.has_room):
         return
-    pids = ", ".join(str(one.pid) for one in sorted(some, key=lambda one: -(one.cpu or 0))[:4])
+    numbered = [one for one in some if one.pid > 0]
+    pids = ", ".join(str(one.pid) for one in sorted(numbered, key=lambda one: -(one.cpu or 0))[:4])
     what = (
-        f"{name} ({pids})"
+        (f"{name} ({pids})" if pids else name)
         if len(some) == 1
         else f"{len(some)} processes {name} ({pids}{' and more' if len(some) > 4 else ''})"
     )
@@ -44,7 +45,7 @@ def _on(evidence: Evidence, here: NodeCpu) -> Iterator[Hypothesis]:
     worst = max(some, key=lambda one: one.cpu or 0.0)
     strong = bool(waiting) and decides(evidence, here)
     yield Hypothesis(
-        CAUSE, subject | {"pid": worst.pid, "process": name},
+        CAUSE, subject | ({"pid": worst.pid} if worst.pid > 0 else {}) | {"process": name},
         f"{what} on {here.node or 'a node'} take{'s' * (len(some) == 1)} {taken / 100:.1f} CPUs that ranks need",
         tuple(because), ("hotspot" if strong else "hotspot_no_wait",),
         would_change=("run delay of the ranks: none", "that process belongs to the job"),

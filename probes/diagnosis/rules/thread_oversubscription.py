@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.cpus import NodeCpu, Runner, busiest, cpu_set, decides
 
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
 BESIDE = 25.0  # percent of each CPU that another program takes: then that is the cause; judgement
 SLICE = 8  # CPUs: what a scheduler gives to a rank, and no mistake of a mask; judgement
+SPINS = 25.0  # percent of the samples in an OpenMP runtime itself; judgement
+WANTED = ("run delay of the ranks: none", "OMP_NUM_THREADS set to CPUs per rank, and the same load")
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
+    spins = {seen.node: seen for seen in evidence.of("rank.perf_shares") if seen.facts.openmp >= SPINS}
     for here in evidence.cpus.values():
-        if here.cpus:
-            yield from _on(evidence, here, here.cpus)
+        for one in _on(evidence, here, here.cpus) if here.cpus else ():
+            seen = spins.pop(here.node, None)
+            if seen is None:
+                yield one
+                continue
+            signals = (*one.signals, "openmp_waits")
+            yield dataclasses.replace(one, because=(*one.because, _spinning(seen)), signals=signals)
+    for node, seen in spins.items():
+        if not (node in evidence.cpus and evidence.cpus[node].has_room):
+            says = _spinning(seen)
+            subject = {"node": node} if node else {}
+            yield Hypothesis(CAUSE, subject, says.says, (says,), ("openmp_waits",), would_change=WANTED)
+
+
+def _spinning(seen: Seen) -> Reason:
+    facts = seen.facts
+    return Reason(
+        f"{facts.openmp:.0f} % of the samples are OpenMP threads that wait, most in {facts.openmp_at}", seen.ref
+    )
 
 
 def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
@@ -68,7 +89,7 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         CAUSE, {"node": here.node} if here.node else {},
         f"The ranks on {here.node or 'a node'} run far more threads than its {cpus} CPUs",
         tuple(dict.fromkeys((*because, *waiting[:3]))), tuple(signals),
-        would_change=("run delay of the ranks: none", "OMP_NUM_THREADS set to CPUs per rank, and the same load"),
+        would_change=WANTED,
         ranks=here.late_ranks if proven else frozenset(),
         nodes=frozenset({here.node}) if proven and here.node else frozenset(),
     )  # fmt: skip

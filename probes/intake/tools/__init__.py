@@ -24,8 +24,8 @@ class Tool:
 
     `beside`: it reads what any text may hold besides what it is, such as a log; it never decides what a file is.
     `findings` judges the facts of one node; None: the probe of that name does. `named` adds what only the file's path
-    tells, such as the interface of `ethtool-S.eth0.txt`. `log`: people paste a job's lines below it, which are read as
-    well. `by_node`: facts of each node that the text names, where one text tells of many.
+    tells, such as the interface of `ethtool-S.eth0.txt`. `log`: lines of a job's log may stand beside it, which are
+    read as well. `by_node`: facts of each node that the text names, where one text tells of many.
     """
 
     name: str

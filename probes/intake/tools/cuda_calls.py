@@ -28,6 +28,8 @@ _ROW = re.compile(
 _TORCH = re.compile(r"\bName\s{1,200}Self CPU %\s{1,8}Self CPU\s{1,12}CPU total %")
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ns|us|μs|ms|s)$")
 _NS = {"ns": 1.0, "us": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
+_DEVICE = re.compile(r"Self (?:CUDA|XPU|HIP|device) time total: (\d{1,12}(?:\.\d{1,6})?)(ns|us|μs|ms|s)\b", re.I)
+_WALL = re.compile(r"Self CPU time total: (\d{1,12}(?:\.\d{1,6})?)(ns|us|μs|ms|s)\b")
 SYNC = re.compile(
     r"(?:cuda|cu|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_\w{1,8})?|aten::item|aten::_local_scalar_dense"
 )
@@ -56,7 +58,16 @@ def read(text: str) -> CudaCalls:
     waits, launches, copies = (calls.get(kind, (0.0, 0)) for kind in ("sync", "launch", "copy"))
     total = sum(spent for spent, _ in calls.values())
     most = clean(max(syncs)[1])[:60] if syncs else ""
-    return CudaCalls(round(total), round(waits[0]), waits[1], launches[1], copies[1], most)
+    device, wall = (_told(pattern, text) for pattern in (_DEVICE, _WALL))
+    return CudaCalls(
+        round(total), round(waits[0]), waits[1], launches[1], copies[1], most, device, wall, round(copies[0])
+    )
+
+
+def _told(pattern: re.Pattern[str], text: str) -> int:
+    """The time of the last such line below a table, 0 without."""
+    found = pattern.findall(text[:4_194_304])
+    return round(float(found[-1][0]) * _NS[found[-1][1]]) if found else 0
 
 
 _KINDS = (("sync", SYNC), ("copy", COPY), ("launch", LAUNCH))
@@ -98,4 +109,4 @@ def findings(facts: CudaCalls) -> list[Finding]:
     ]
 
 
-TOOL = Tool("CUDA calls", "rank.cuda_calls", fits, read, findings, host_in)
+TOOL = Tool("CUDA calls", "rank.cuda_calls", fits, read, findings, host_in, log=True)

@@ -220,4 +220,4 @@ def host(text: str) -> str:
     return host_in(text) or ("" if re.fullmatch(r"[0-9a-f]{12}", told) else told)
 
 
-TOOL = Tool("environment", "host.settings", fits, read, quiet, host)
+TOOL = Tool("environment", "host.settings", fits, read, quiet, host, log=True)

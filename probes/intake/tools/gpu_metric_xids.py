@@ -8,7 +8,7 @@ Errors   ParseError when the metric is not in it
 from __future__ import annotations
 
 from probes.core import ParseError
-from probes.intake.metrics import samples
+from probes.intake.samples import samples
 from probes.intake.tools import Tool
 from probes.intake.tools.gpu_metrics import host
 from probes.intake.tools.gpu_verdicts import Verdict, Verdicts, findings

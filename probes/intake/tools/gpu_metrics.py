@@ -15,7 +15,7 @@ from collections import Counter
 from probes.catalog._gpu_facts import REASONS, GpuState, bus_id
 from probes.catalog._gpu_rows import gpu_of
 from probes.core import ParseError
-from probes.intake.metrics import Sample, is_query, samples
+from probes.intake.samples import Sample, is_query, samples
 from probes.intake.tools import Tool
 
 MOST = 4_096

@@ -79,4 +79,4 @@ def _told(line: str) -> Launch | None:
     return Launch(clean(prompt[1]) if prompt else "", tuple(sorted(options.items()))) if options else None
 
 
-TOOL = Tool("launch", "host.settings", fits, read, quiet, host_in)
+TOOL = Tool("launch", "host.settings", fits, read, quiet, host_in, log=True)

@@ -1,7 +1,8 @@
 """/proc/PID/schedstat of processes and threads: nanoseconds on a CPU, nanoseconds waiting for one, turns.
 
-As a file of its own whose path names the process, in lines of grep, and below `==> ... <==` of head. The numbers add up
-since the thread started, and what it slept is not in them: the share is of the time that it wanted to run.
+As a file of its own whose path names the process, in lines of grep, below `==> ... <==` of head, and behind the number
+of the process, as a loop over several prints them, with how many threads it has where the loop counts them. The numbers
+add up since the thread started, and what it slept is not in them: the share is of the time that it wanted to run.
 Source: Documentation/scheduler/sched-stats.rst of Linux.
 """
 
@@ -23,11 +24,20 @@ _NAMED = re.compile(
     re.M,
 )
 _PATH = re.compile(r"(?:^|[/_])(?:(\d{1,10})[/_]task[/_])?(\d{1,10})[/_]schedstat")
+_LOOPED = re.compile(
+    r"^\s{0,8}(?:pid[ =:]{1,2})?(\d{2,10})[:,]?\s{1,8}(?:\(?([A-Za-z][\w.:+-]{0,30})\)?\s{1,8})?(?:(\d{1,6})\s{1,8})?"
+    r"(\d{8,19}) (\d{6,19}) \d{1,12}\s{0,4}$",
+    re.M,
+)
+_COUNTS_THREADS = re.compile(r"task.{0,20}wc|NLWP|nlwp|Threads")
+_OF = re.compile(r"(?:pgrep|pidof)(?:[_ ]-\w{1,3})*[_ ]([A-Za-z][\w.]{0,30}?)(?=_|\s|$|\))")
 LEAST_NS = 10**9  # of waiting: less is no burden, whatever its share; judgement
 
 
 def fits(head: str, name: str) -> bool:
-    return bool(_NAMED.search(head)) or ("schedstat" in name and bool(_AMONG.search(head) or _BARE.match(head)))
+    return bool(_NAMED.search(head)) or (
+        "schedstat" in name and bool(_AMONG.search(head) or _BARE.match(head) or _LOOPED.search(head))
+    )
 
 
 def read(text: str) -> Load:
@@ -35,6 +45,15 @@ def read(text: str) -> Load:
     bare = _BARE.match(text)
     rows = [("0", bare[1], bare[2])] if bare else _NAMED.findall(text[:4_194_304])
     found: dict[int, Process] = {}
+    if not rows and (looped := _LOOPED.findall(text[:4_194_304])):
+        return load(
+            processes=tuple(
+                process(
+                    int(pid), comm, None, ran_ns=int(ran), waited_ns=int(waited), threads=int(many) if many else None
+                )
+                for pid, comm, many, ran, waited in looped[:20_000]
+            )
+        )
     if not rows:
         among = [(int(one[0]), int(one[1])) for one in _AMONG.findall(text[:262_144])[:64]]
         if among:
@@ -52,7 +71,18 @@ def _process(pid: int, ran: int, waited: int) -> Process:
 
 
 def named(facts: Load, path: str) -> Load:
-    """Whose it is, by the path or command. Without, nothing is told."""
+    """Whose it is, by the path or command. Without, nothing is told. A number beside it is of threads where the command
+    counts them."""
+    if any(one.pid and one.ran_ns for one in facts.processes):
+        called = _OF.search(path)
+        threads = bool(_COUNTS_THREADS.search(path))
+        return replace(
+            facts,
+            processes=tuple(
+                replace(one, comm=one.comm or (called[1] if called else ""), threads=one.threads if threads else None)
+                for one in facts.processes
+            ),
+        )
     told = list(dict.fromkeys((int(one[2]), int(one[1] or 0)) for one in _PATH.finditer(path)))
     known, place = [], 0
     for one in facts.processes:
