@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class CounterSet:
-    """One look at the counters of one port. `kind` tells what `name` is: lid, guid, netdev, or hca.
+    """One look at the counters of one port. `kind` tells what `name` is: lid, guid, netdev, hca, or switch.
 
     `at`: seconds since the epoch, None where the text has no time. `label`: what else the tool calls the port; `peer`:
     the other end of its cable, as `name port 3`. Counters that sysfs has too are called as there (ib_counters.toml).
+    `node`: whose it is, where the text itself names several; of the kind switch, `name` is the switch's.
     """
 
     kind: str
@@ -25,6 +26,8 @@ class CounterSet:
     at: float | None = None
     label: str = ""
     peer: str = ""
+    node: str = ""
+    rate_gbps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

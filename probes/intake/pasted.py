@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from probes.core import lines_of
 from probes.intake.commands import Asked, asked
@@ -25,6 +26,7 @@ from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
+from probes.intake.when import moment_in
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
@@ -47,16 +49,21 @@ _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", r
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
-_TIME = re.compile(r"\d\d:\d\d|\d{4}-\d\d")
+_TELLS = re.compile(
+    r"^# Port \w{0,12} ?counters: Lid|^NIC statistics:|port_xmit_wait|out_of_sequence|packet_seq_err|np_cnp_sent"
+    r"|rx_prio\d_|rx_discards_phy|link_down_events_phy|retrans_pkts|PortXmitWait", re.M
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file in a file. `nodes`: whose it is, () for nobody known; `label`: the command or heading."""
+    """A file in a file. `nodes`: whose it is, () for nobody known; `label`: the command or heading; `at`: the time in
+    the heading, seconds since the epoch."""
 
     nodes: tuple[str, ...]
     label: str
     text: str
+    at: float | None = None
 
 
 def parts_of(text: str) -> list[Part]:
@@ -82,14 +89,18 @@ def _frame(marked: re.Match[str]) -> str:
 
 
 def _timed(parts: list[Part]) -> list[Part]:
-    """Outputs of counters with the time that `date` printed before them: between two looks the time matters."""
-    found, when = [], ""
+    """Outputs of counters with the time that `date`, a heading or a remark told before them: between two looks the
+    time matters."""
+    found, when = [], None
     for part in parts:
         told = part.text.strip()
-        if re.match(r"date(?:_|$)", part.label) and _TIME.search(told[:80]):
-            when = told.split("\n")[0][:80]
-        elif when and _COUNTS.search(part.label) and told[:1] not in "[{":
-            part = Part(part.nodes, part.label, f"{when}\n{part.text}")
+        alone = "\n" not in told or re.match(r"date(?:_|$)", part.label)
+        at = part.at if part.at is not None else when
+        if alone and (moment := moment_in(told.split("\n")[0][:200])) is not None and not _TELLS.search(told):
+            when = moment
+        elif at is not None and told[:1] not in "[{" and (_COUNTS.search(part.label) or _TELLS.search(told[:4096])):
+            stamp = datetime.fromtimestamp(at, UTC).isoformat()
+            part = Part(part.nodes, part.label, f"{stamp}\n{part.text}")
         found.append(part)
     return found
 
@@ -141,7 +152,7 @@ def _may_head(line: str) -> bool:
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
     home = nodes = ()  # type: tuple[str, ...]
-    label, body, now = "", list[str](), Asked()
+    label, body, now, when = "", list[str](), Asked(), None
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
@@ -151,9 +162,10 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
             at += 1
             continue
         if any(line.strip() for line in body):
-            yield from _cut(nodes, label, body, now)
+            yield from _cut(nodes, label, body, now, when)
             count += 1
         taken, who, command = found
+        when = moment_in(lines[at]) if len(lines[at]) < 200 else None
         home = () if who is None else who or home
         if command and who is not None:
             now = asked(command)
@@ -167,10 +179,10 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         body = []
         at += taken
     if any(line.strip() for line in body):
-        yield from _cut(nodes, label, body, now)
+        yield from _cut(nodes, label, body, now, when)
 
 
-def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked) -> Iterator[Part]:
+def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
     """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
     for."""
     names = _prefixed([line for line in body if line.strip()][:400], 0.8) if now.many else set()
@@ -181,7 +193,7 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked) -> Ite
         columns = heading(now.command)
         if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
             head = f"{columns}\n"
-        yield Part(part.nodes, label, head + part.text)
+        yield Part(part.nodes, label, head + part.text, when)
 
 
 def _heading(
