@@ -23,6 +23,8 @@ GOES_ON = ("nccl_init_start", "nccl_init_done", "nccl_version", "nccl_topology",
 MARGIN_S = 60.0  # judgement: logs of one moment are this close
 LONG_S = 6 * 3600.0  # judgement: what happened so long before the last sign of the job did not stop it
 STEP_S = 120.0  # judgement: a step that is under way may still end after a fault
+LOOKED_S = 3 * 86_400.0  # judgement: counters are read while the trouble is there, or soon after
+DATED = 1e9  # seconds since the epoch; a smaller number is a time of the day
 ZONES_S = 14 * 3600.0
 _FORMS = (
     "%Y-%m-%d %H:%M:%S",
@@ -82,6 +84,8 @@ class Times:
         self.last = _ends(last, max)
         signs = ((event, seen.node, self._log(event, seen.node)) for event, _, seen in evidence.job.events)
         self.last_sign = _ends(signs, max)
+        looks = [one.at for seen in evidence.of("ib.counters") for one in seen.facts.sets if one.at and one.at > DATED]
+        self.looked: Ends = (None, max(looks, default=None))  # a time that somebody wrote, of which zone is not known
         # Of jobs that lost a node only: of one that ended otherwise a node may be started again long after its end.
         lost = (event for event, _, _ in evidence.job.said("scheduler_kill") if event.name == "NODE_FAIL")
         rows = (_SPAN.findall(event.text) for event in lost)
@@ -110,6 +114,7 @@ class Times:
             _before(self.corrected(node, at), stamp, self.first, MARGIN_S),
             _before(self.corrected(node, at), stamp, self.last, STEP_S),
             _before(self.corrected(node, at), stamp, self.last_sign, LONG_S),
+            _before(self.corrected(node, at), stamp, self.looked, LOOKED_S),
         ]
         return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
 

@@ -15,7 +15,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen in evidence.of("host.kernel_log"):
         notices = [one for one in seen.facts.hca_notices if one.what in ("health", "firmware")]
         for notice in notices:
-            if not times_of(evidence).over(seen.node, notice.last_at):
+            if not times_of(evidence).over(seen.node, notice.last_at, notice.last):
                 says = f"the driver of {notice.device} reports a fault of it: {notice.text[:160]}"
                 _add(found, evidence, seen.node, notice.device, Reason(says, seen.ref), "hca_health")
         named = {one.device for one in seen.facts.hca_notices} | {one.device for one in seen.facts.links}
@@ -24,7 +24,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             if (
                 aer.severity != "corrected"
                 and aer.device in named
-                and not times_of(evidence).over(seen.node, aer.last_at)
+                and not times_of(evidence).over(seen.node, aer.last_at, aer.last)
             ):
                 says = f"PCIe reports {aer.severity} errors of the adapter {aer.device}"
                 _add(found, evidence, seen.node, aer.device, Reason(says, seen.ref), "hca_bus_error")

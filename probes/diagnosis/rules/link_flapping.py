@@ -89,7 +89,7 @@ def _is_up(view: PortView) -> bool:
 
 def _logged(evidence: Evidence, seen: Seen, link: Link, add: object) -> None:
     downs = max(link.drops, link.count // 2 if link.up else link.drops)
-    if not link.up or not downs or times_of(evidence).over(seen.node, link.last_at):
+    if not link.up or not downs or times_of(evidence).over(seen.node, link.last_at, link.last):
         return
     view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
     view = view or PortView(seen.node, link.name or link.device, 1, ref=seen.ref)

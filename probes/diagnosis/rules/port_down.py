@@ -66,7 +66,7 @@ def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
                 link.up is not False
                 or told
                 or link.device not in bad
-                or times_of(evidence).over(seen.node, link.last_at)
+                or times_of(evidence).over(seen.node, link.last_at, link.last)
             ):
                 continue
             name = link.name or link.device

@@ -61,7 +61,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         for notice in seen.facts.hca_notices
         if notice.what == "used up"
         and nodes & {seen.node, ""}
-        and not times_of(evidence).over(seen.node, notice.last_at)
+        and not times_of(evidence).over(seen.node, notice.last_at, notice.last)
     ]
     if refused:
         yield from _of_refusals(evidence, refused, limits, full, many)
