@@ -7,14 +7,16 @@ from pathlib import Path
 from tests.support.brought import told
 
 SET = "".join(f"ax-{n}:11:12 [0] NCCL INFO NCCL_IB_GID_INDEX set by environment to 3.\n" for n in (1, 2, 3, 4))
-REFUSED = "ax-1:11:17 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_modify_qp failed with error No route to host errno 113\n"
+REFUSED = (
+    "ax-1:11:17 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_modify_qp failed with error No route to host errno 113\n"
+)
 
 
 def gids(node: int) -> str:
     """As `grep -H . .../gids/* .../gid_attrs/types/*` prints them; ax-3 got another address in between."""
-    rows = ["fe80:0000:0000:0000:0e42:a1ff:fe00:000%d" % node] * 2
+    rows = [f"fe80:0000:0000:0000:0e42:a1ff:fe00:000{node}"] * 2
     rows += ["fd00:0000:0000:0000:0000:0000:0000:0001"] * 2 if node == 3 else []
-    rows += ["0000:0000:0000:0000:0000:ffff:0a00:000%d" % node] * 2
+    rows += [f"0000:0000:0000:0000:0000:ffff:0a00:000{node}"] * 2
     top = "/sys/class/infiniband/mlx5_0/ports/1"
     return "".join(
         f"{top}/gids/{n}:{gid}\n{top}/gid_attrs/types/{n}:{'RoCE v2' if n % 2 else 'IB/RoCE v1'}\n"
@@ -37,3 +39,107 @@ def test_the_table_alone_names_it_less_surely(tmp_path: Path) -> None:
     found = told(tmp_path, {f"ax-{n}.gids.txt": gids(n) for n in (1, 2, 3, 4)} | {"job.log": SET})
     assert (found.cause, found.subject) == ("ib.gid_or_route", {"node": "ax-3"})
     assert found.probability < 0.95
+
+
+def ufm(*rows: tuple[str, str, str]) -> str:
+    """UFM's event.log: (clock, what stands in front of the colon, the message)."""
+    return "".join(
+        f"2026-03-02 {clock}.101 [{900 + n}] [329] WARNING [Hardware] IBPort [default / {about}] [dev_id: 9c05]: "
+        f"{says}\n"
+        for n, (clock, about, says) in enumerate(rows)
+    )
+
+
+def lost(switch: str, port: int, other: str, clock: str = "10:00:01") -> tuple[str, str, str]:
+    ends = f"(Switch:{switch}:1/{port}/1)9c0591030090e000:{port} - ({other})fc6a1c0300244e00:1"
+    return clock, f"Switch: {switch} / 1/{port}/1", f"Link went down: {ends}, cable S/N: MT2330FT09118"
+
+
+def test_ufm_names_both_ends_of_a_lost_link(tmp_path: Path) -> None:
+    found = told(tmp_path, {"event.log": ufm(lost("T3-E21", 33, "Computer: bm-7 mlx5_4"))})
+    assert (found.cause, found.subject) == ("ib.link_down", {"node": "bm-7", "hca": "mlx5_4"})
+    assert found.probability >= 0.9
+
+
+def test_a_link_that_came_back_once_is_not_lost(tmp_path: Path) -> None:
+    clock, about, says = lost("T3-E21", 33, "Computer: bm-7 mlx5_4")
+    back = ("10:00:44", about, says.replace("went down", "went up"))
+    assert told(tmp_path, {"event.log": ufm((clock, about, says), back)}).share("ib.link_down") < 0.1
+
+
+def test_links_of_one_switch_that_are_lost_together_are_their_switch(tmp_path: Path) -> None:
+    rows = [lost("T3-E21", n, f"Computer: bm-{n} mlx5_4", f"10:00:0{n}") for n in range(1, 6)]
+    found = told(tmp_path, {"event.log": ufm(*rows)})
+    assert (found.cause, found.subject) == ("ib.switch_down", {"switch": "T3-E21"})
+
+
+def test_all_links_of_one_node_at_once_are_more_likely_the_node(tmp_path: Path) -> None:
+    rows = [lost(f"T3-E2{n}", 9, f"Computer: bm-7 mlx5_{n}") for n in range(4)]
+    found = told(tmp_path, {"event.log": ufm(*rows)})
+    assert found.subject in ({"node": "bm-7"}, {})
+    assert found.probability < 0.8
+
+
+def test_a_link_of_a_node_that_is_not_of_the_job_does_not_lead(tmp_path: Path) -> None:
+    logs = {f"gpu-0{n}/rank{n}.log": f"gpu-0{n}:7:9 [0] NCCL INFO Init COMPLETE\n" for n in (1, 2)}
+    found = told(tmp_path, logs | {"event.log": ufm(lost("T3-E21", 33, "Computer: bm-7 mlx5_4"))})
+    assert found.cause in ("unknown", "none")
+
+
+def test_opensm_tells_which_switch_it_removed(tmp_path: Path) -> None:
+    """Forms of osm_drop_mgr.c and osm_port_info_rcv.c, as recorded with ibsim."""
+    log = (
+        "Jun 17 17:21:28 927893 [4F2006C0] 0x02 -> osm_pi_rcv_process: Switch 0x200000 core-a port 3 changed state "
+        "from ACTIVE to DOWN\n"
+        "Jun 17 17:21:28 932843 [3DA006C0] 0x02 -> drop_mgr_remove_port: Removed port with GUID:0x0000000000200001 "
+        "LID range [3, 3] of node:leaf-b2\n"
+    ) + "".join(
+        f"Jun 17 17:21:28 93316{n} [3DA006C0] 0x02 -> drop_mgr_remove_port: Removed port with "
+        f"GUID:0x000000000010000{n} LID range [{n + 5}, {n + 5}] of node:bm-{n} mlx5_1\n"
+        for n in range(4)
+    )
+    found = told(tmp_path, {"opensm.log": log})
+    assert (found.cause, found.subject) == ("ib.switch_down", {"switch": "leaf-b2"})
+
+
+def test_ports_of_an_ethernet_switch_that_go_and_stay(tmp_path: Path) -> None:
+    """portsorch.cpp of SONiC, and the message of Arista's EOS."""
+    line = (
+        "May  4 10:00:01.123456 tor-9 NOTICE swss#orchagent: :- updatePortOperStatus: Port Ethernet{} oper state set "
+        "from up to down\n"
+    )
+    found = told(tmp_path, {"syslog": "".join(line.format(8 * n) for n in range(4))})
+    assert (found.cause, found.subject) == ("ib.switch_down", {"switch": "tor-9"})
+    line = (
+        "May  4 10:00:01 tor-9 Ebra: %LINEPROTO-5-UPDOWN: Line protocol on Interface Ethernet7/1, changed state to {}\n"
+    )
+    alone = told(tmp_path / "eos", {"syslog": "".join(line.format(state) for state in ("down", "up", "down", "up"))})
+    assert alone.probability < 0.8
+
+
+def test_files_are_of_the_nodes_that_a_sweep_names(tmp_path: Path) -> None:
+    sweep = "".join(
+        f"CA: yy{n} mlx5_2:\n      0x0b83fd203001100{n}     3{n}    1[  ] ==( 4X        106.25 Gbps Active/  LinkUp)==>"
+        f'       3    {n}[  ] "leaf-1" ( )\n'
+        for n in (1, 2, 3, 4)
+    )
+    status = (
+        "Infiniband device 'mlx5_2' port 1 status:\n\tdefault gid:\t fe80::1\n\tbase lid:\t 0xffff\n\tsm lid:\t\t 0x0\n"
+        "\tstate:\t\t 1: DOWN\n\tphys state:\t 2: Polling\n\trate:\t\t 10 Gb/sec (4X SDR)\n\tlink_layer:\t InfiniBand\n"
+    )
+    found = told(tmp_path, {"iblinkinfo.txt": sweep, "yy3_ibstatus.txt": status})
+    assert found.subject["node"] == "yy3"
+
+
+def test_the_word_between_tool_and_adapter_is_the_node(tmp_path: Path) -> None:
+    def ber(effective: str) -> str:
+        return (
+            '{"result": {"output": {"Operational Info": {"State": "Active"}, "Physical Counters and BER Info": '
+            f'{{"Effective Physical BER": "{effective}", "Symbol BER": "15E-255"}}}}}}, "status": {{"code": 0}}}}'
+        )
+
+    files = {
+        f"mlxlink_oak{n}_mlx5_{m}.json": ber("2E-7" if (n, m) == (7, 1) else "15E-255") for n in (6, 7) for m in (0, 1)
+    }
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("ib.link_degraded", {"node": "oak7", "hca": "mlx5_1", "port": 1})
