@@ -143,3 +143,20 @@ def test_the_word_between_tool_and_adapter_is_the_node(tmp_path: Path) -> None:
     }
     found = told(tmp_path, files)
     assert (found.cause, found.subject) == ("ib.link_degraded", {"node": "oak7", "hca": "mlx5_1", "port": 1})
+
+
+def test_every_queue_pair_of_an_adapter_is_in_use_says_rdma_in_json(tmp_path: Path) -> None:
+    show = (
+        '[{"ifname": "rdmap16s27", "pd": 4, "cq": 9, "qp": 12}, {"ifname": "rdmap32s27", "pd": 4, "cq": 9, "qp": 256}]'
+    )
+    info = "hca_id:\trdmap32s27\n\tmax_qp:\t\t\t\t256\nhca_id:\trdmap16s27\n\tmax_qp:\t\t\t\t256\n"
+    line = "gpu-3:81:90 [1] create_ep:201 NCCL WARN NET/OFI Couldn't enable endpoint. RC: -12, "
+    line += "ERROR: Cannot allocate memory\n"
+    files = {"gpu-3/rdma.json": show, "gpu-3/ibv_devinfo.txt": info, "gpu-3/rank0.log": line}
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("ib.qp_exhausted", {"node": "gpu-3", "hca": "rdmap32s27"})
+
+
+def test_an_endpoint_that_is_refused_for_another_reason_is_no_want_of_resources(tmp_path: Path) -> None:
+    line = "gpu-3:81:90 [1] NCCL WARN NET/OFI Couldn't enable endpoint. RC: -22, ERROR: Invalid argument\n"
+    assert told(tmp_path, {"gpu-3/rank0.log": line}).share("ib.qp_exhausted") < 0.2
