@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.brought import told
 
 SET = "".join(f"ax-{n}:11:12 [0] NCCL INFO NCCL_IB_GID_INDEX set by environment to 3.\n" for n in (1, 2, 3, 4))
@@ -160,3 +162,98 @@ def test_every_queue_pair_of_an_adapter_is_in_use_says_rdma_in_json(tmp_path: Pa
 def test_an_endpoint_that_is_refused_for_another_reason_is_no_want_of_resources(tmp_path: Path) -> None:
     line = "gpu-3:81:90 [1] NCCL WARN NET/OFI Couldn't enable endpoint. RC: -22, ERROR: Invalid argument\n"
     assert told(tmp_path, {"gpu-3/rank0.log": line}).share("ib.qp_exhausted") < 0.2
+
+
+def each(line: str, nodes: int = 5) -> str:
+    """A line for each port of two of each node; {bad} is that of the fourth node's second."""
+    return "".join(
+        line.format(n=n, m=m, down="Down" if (n, m) == (4, 1) else "Active", rate=200 if (n, m) == (4, 1) else 400)
+        for n in range(1, nodes + 1)
+        for m in range(2)
+    )
+
+
+@pytest.mark.parametrize("line", [
+    "kv{n:02d}  mlx5_{m}  State: {down}\n",
+    "[kv{n:02d}] mlx5_{m} port 1 state={down}\n",
+    "kv{n:02d}: State: {down}\nkv{n:02d}: Link layer: InfiniBand\n",
+    "kv{n:02d}, mlx5_{m}, {down}\n",
+])  # fmt: skip
+def test_the_port_that_is_down_in_any_table_of_states(tmp_path: Path, line: str) -> None:
+    found = told(tmp_path, {"states.txt": each(line)})
+    assert (found.cause, found.subject) == ("ib.link_down", {"node": "kv04", "hca": "mlx5_1", "port": 1})
+
+
+@pytest.mark.parametrize("line", [
+    "kv{n:02d} mlx5_{m} {rate} Gb/sec (4X NDR)\n",
+    "<kv{n:02d}> eth{m} Speed: {rate}000Mb/s\n",
+    "kv{n:02d}: eth{m} Speed: {rate}000Mb/s Link detected: yes\n",
+])  # fmt: skip
+def test_the_port_that_is_slower_in_any_table_of_rates(tmp_path: Path, line: str) -> None:
+    found = told(tmp_path, {"rates.txt": each(line)})
+    assert (found.cause, found.subject["node"]) == ("ib.link_degraded", "kv04")
+
+
+def test_tables_in_which_all_is_well_find_nothing(tmp_path: Path) -> None:
+    text = "".join(f"kv{n:02d} mlx5_{m} state={'Active'} 400 Gb/sec (4X NDR)\n" for n in range(1, 6) for m in range(2))
+    assert told(tmp_path, {"states.txt": text}).cause in ("unknown", "none")
+
+
+def test_an_interface_of_roce_that_is_down_on_one_node_alone_says_ibdev2netdev(tmp_path: Path) -> None:
+    text = "".join(
+        f"kv{n:02d}: mlx5_{m} port 1 ==> ens{m}np0 ({'Down' if (n, m) == (2, 1) else 'Up'})\n"
+        for n in range(1, 6) for m in range(2)
+    )  # fmt: skip
+    found = told(tmp_path, {"ibdev.txt": text})
+    assert (found.cause, found.subject) == ("ib.link_down", {"node": "kv02", "device": "ens1np0", "hca": "mlx5_1"})
+    everywhere = text.replace("(Up)", "(Down)")
+    assert told(tmp_path / "pure", {"ibdev.txt": everywhere}).cause in ("unknown", "none")
+
+
+def test_ibdiagnet_names_a_narrow_link_by_its_adapter(tmp_path: Path) -> None:
+    line = "-E- Link: S248a07/N248a07(leaf-07)(17)<-->kv31 mlx5_2(U1)/P1 - Unexpected actual link width 1x\n"
+    found = told(tmp_path, {"ibdiagnet2.log": "-I- Links Speed Check finished successfully\n" + line})
+    assert (found.cause, found.subject) == ("ib.link_degraded", {"node": "kv31", "hca": "mlx5_2"})
+
+
+def test_a_row_of_mlnx_qos_and_one_counter_of_each_node_are_enough(tmp_path: Path) -> None:
+    rows = "".join(f"kv{n}: \tenabled     0   0   0   {int(n != 3)}   0   0   0   0   \n" for n in range(1, 6))
+    counts = "".join(f"kv{n}:      rx_prio3_discards: {{}}{n}\n" for n in range(1, 6))
+    command = "$ pdsh -w kv[1-5] '{} eth2{}'\n"
+    paste = command.format("mlnx_qos -i", " | grep enabled") + rows
+    paste += "".join(
+        command.format("ethtool -S", " | grep prio3_disc") + counts.replace("{}", str(n)) for n in (12, 9912)
+    )
+    found = told(tmp_path, {"paste.txt": paste})
+    assert (found.cause, found.subject["node"]) == ("ib.lossless_misconfigured", "kv3")
+    assert found.probability >= 0.9
+
+
+def test_one_of_two_switches_without_roce_where_packets_are_lost(tmp_path: Path) -> None:
+    show = "cumulus@{}:~$ nv show qos roce\n                    operational  applied\n---  ---\nenable   {}   {}\n"
+    lost = "h{0} {1} out_of_sequence {2}\n"
+    loss = "".join(
+        lost.format(n, at, (n > 2) * many) for at, many in (("10:00:00", 5), ("10:01:00", 90_000)) for n in (1, 2, 3, 4)
+    )
+    files = {
+        "sw-1.txt": show.format("sw-1", "on", "on"),
+        "sw-2.txt": show.format("sw-2", "off", "off"),
+        "loss.txt": loss,
+    }
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("ib.lossless_misconfigured", {"switch": "sw-2"})
+
+
+def test_pause_frames_of_a_switch_that_rise_are_congestion_and_old_ones_are_not(tmp_path: Path) -> None:
+    def look(clock: str, frames: str) -> str:
+        return (
+            f"admin@leaf5:~$ date; show pfc counters\nMon May  4 {clock} UTC 2026\n"
+            "  Port Rx       PFC0    PFC1    PFC2         PFC3    PFC4    PFC5    PFC6    PFC7\n"
+            f"Ethernet0          0       0       0   {frames}       0       0       0       0\n"
+            "Ethernet8          0       0       0   1       0       0       0       0\n"
+        )
+
+    rises = told(tmp_path, {"leaf.txt": look("10:00:00", "0") + look("10:01:00", "31,002,118")})
+    assert (rises.cause, rises.subject["switch"]) == ("ib.congestion", "leaf5")
+    old = told(tmp_path / "old", {"leaf.txt": look("10:00:00", "31,002,118") + look("10:01:00", "31,002,118")})
+    assert old.cause in ("unknown", "none")

@@ -52,6 +52,7 @@ class NetLink:
     dcbx: str = ""
     pause: bool | None = None  # 802.3x, in any direction
     speed_max_gbps: float | None = None  # the best mode that it supports
+    ecn: bool | None = None  # congestion notification of RoCE, at both its ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,8 @@ def _whose(found: Ports, seen: Seen, one: CounterSet, node: str) -> PortView:
     if one.kind == "hca":
         known = found.of_device(node, one.name) if one.name else None
         return known or _view(found, node, one.name or _only(found, node), one.port or 1)
+    if one.kind == "switchport" and node:
+        return _view(found, "", "", one.port or 0, switch=node)
     if one.kind in ("netdev", "switchport"):
         name = one.name or _only(found, node)
         return found.of_device(node, name) or _view(found, node, name, 1)

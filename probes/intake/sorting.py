@@ -25,6 +25,7 @@ from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.files import Given, walk
+from probes.intake.first_words import parts_by_first_word
 from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
@@ -126,7 +127,7 @@ class _Sorter:
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
         else:
-            self._log(item, known)
+            self._log(item, known, nested)
 
     def _pasted(self, item: Item, nested: int) -> bool:
         """Whether it is several files that somebody pasted or collected into one: then each was taken by itself."""
@@ -150,6 +151,22 @@ class _Sorter:
             del self.brought.unread[before:]
             self._unread(item, "several files in one, of which none has a known form")
         return True
+
+    def _by_first_word(self, item: Item, text: str, nested: int) -> bool:
+        """Whether its lines begin with their node's name, and the rest of some node's lines is what a tool prints."""
+        before, read = len(self.brought.unread), False
+        for part in parts_by_first_word(text):
+            name = f"{stem(item.name)}.txt"
+            mine = Item(f"{item.ref}: {part.nodes[0]}"[:1000], item.inside.parent / part.nodes[0] / name,
+                        part.text.encode("utf-8", "replace"), mtime=item.mtime)  # fmt: skip
+            known = kind_of(mine)
+            if isinstance(known, Known) and known.tool is not None:
+                self.brought.named.add(part.nodes[0])
+                self._take_apart(mine, nested + 1)
+                read = True
+        if read and len(self.brought.unread) > before:
+            del self.brought.unread[before + 20 :]
+        return read
 
     def _take_apart(self, item: Item, nested: int) -> None:
         """A file or a part of one: what stops its parser does not stop the others."""
@@ -257,7 +274,7 @@ class _Sorter:
             )
         return found
 
-    def _log(self, item: Item, known: Known) -> None:
+    def _log(self, item: Item, known: Known, nested: int) -> None:
         text = self._whole(item, known.text)
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
@@ -268,7 +285,7 @@ class _Sorter:
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
             self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, _kernel_host(text)))
-        else:
+        elif nested >= NESTED or not self._by_first_word(item, text, nested):
             self._unread(item, "no line in it has a known form")
 
     def end(self) -> Brought:

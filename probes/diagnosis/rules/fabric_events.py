@@ -82,7 +82,7 @@ def _links(evidence: Evidence) -> tuple[dict[tuple[str, str, int], _Link], list[
                 continue
             if at is not None and latest is not None and apart(latest, at) > DAYS_S:
                 continue
-            if event.what in ("errors", "congested"):
+            if event.what in ("errors", "congested", "slow"):
                 weak.append((event, seen.ref))
                 continue
             _take(links, event, seen.ref)
@@ -168,8 +168,15 @@ def _flapping(links: dict[tuple[str, str, int], _Link]) -> Iterator[Hypothesis]:
         )  # fmt: skip
 
 
+_WORDS = {
+    "slow": "links that are slower or narrower than they can be", "errors": "more bit errors than allowed",
+    "congested": "ports that wait to send",
+}  # fmt: skip
+
+
 def _weak(weak: list[tuple[FabricEvent, str]]) -> Iterator[Hypothesis]:
     for what, cause, signal in (
+        ("slow", DEGRADED, "slow_by_manager"),
         ("errors", DEGRADED, "errors_by_manager"),
         ("congested", CONGESTED, "congested_by_manager"),
     ):
@@ -179,7 +186,7 @@ def _weak(weak: list[tuple[FabricEvent, str]]) -> Iterator[Hypothesis]:
         ends = {event.ends[0] for event, _ in some}
         end = next(iter(ends))
         subject = _subject(end) if len(ends) == 1 else {}
-        says = "more bit errors than allowed" if what == "errors" else "ports that wait to send"
+        says = _WORDS[what]
         yield Hypothesis(
             cause, subject,
             f"The fabric's manager tells of {says}" + (f" on {end.called}" if subject else ""),

@@ -33,6 +33,8 @@ _DIFFERS = re.compile(r"\b(?:delta|deltas|diff|differences?|increases?|rise|rose
 _FIRST = re.compile(r"(?:before|first|start|begin|old|earlier|t0|t=0|read ?1|1st|#1|prev(?:ious)?)", re.I)
 _LAST = re.compile(r"(?:after|second|end|new|later|now|last|t1|read ?2|2nd|#2|curr(?:ent)?)", re.I)
 _SUFFIX = re.compile(r"(\w{4,60}?)[_. ]?(?:\(?(before|first|t0|start|after|second|t1|end|delta|diff|rate)\)?)$", re.I)
+_PFC = re.compile(r"^\s{0,16}(?:Port|Interface) ([RT]x)((?:\s{1,16}PFC[0-7]){2,8})\s*$")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
 _STAMP = re.compile(r"\s(1[5-9]\d{8})(?:\d{3}){0,3}\s{0,4}$")
 
 
@@ -98,6 +100,9 @@ class Lines:
         return self._heading(line)
 
     def _heading(self, line: str) -> bool:
+        if pfc := _PFC.match(line[:400]):  # of SONiC: one table for each direction
+            self._columns = ["port", *(f"{pfc[1].lower()}_prio{n}_pause" for n in re.findall(r"\d", pfc[2]))]
+            return True
         cells = cells_of(line)
         named = [short(_SUFFIX.sub(r"\1", cell)) or short(cell) for cell in cells]
         plain = not any(number(cell) is not None for cell in cells)
@@ -214,6 +219,7 @@ def cells_of(line: str) -> list[str]:
     line = line.strip()[:4000].lstrip("#").strip()
     if line.count("|") > 1:
         return [cell.strip() for cell in line.strip("|").split("|")][:200]
+    line = _THOUSANDS.sub("", line)
     for mark in ("\t", ",", ";"):
         if line.count(mark) > 1 or (mark == "\t" and mark in line):
             return [cell.strip().strip('"') for cell in line.split(mark)][:200]

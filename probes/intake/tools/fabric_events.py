@@ -29,10 +29,12 @@ _MARK = re.compile(
     r"0x[0-9A-F]{2} -> (?:\w{0,12}(?:osm|drop_mgr|sweep|log_notice|state_mgr)|SUBNET)|\"object_path\"|\"event_source\""
     r"|\] (?:WARNING|INFO|MINOR|CRITICAL|ERROR) \[\w{2,30}\] \w{2,30} \[|\b(?:Switch|Computer): ?[^\n/]{1,80} / "
     r"|%(?:LINEPROTO|LINK|ETHPORT|ETH_PORT_CHANNEL)-\d-|oper state set from|switchd\[\d|updatePortOperStatus"
-    r"|\bufm\b[^\n]{0,80}Link",
-    re.I,
+    r"|\bufm\b[^\n]{0,80}Link|^-[EW]- [^\n]{0,200}(?:link width|link speed|BER)",
+    re.I | re.M,
 )  # fmt: skip
 _WHAT = (
+    ("slow", re.compile(r"^-[EW]- [^\n]{0,300}(?:unexpected (?:actual )?link (?:width|speed)"
+                        r"|(?:width|speed) [^\n]{0,40}(?:is|but) )", re.I)),
     ("flaps", re.compile(r"unhealthy due to FLAPPING|link (?:is )?flapp", re.I)),
     ("gone", re.compile(r"\b(?:node|switch|director switch) (?:is|went) down|Remov(?:ed port with GUID|ing switch)|"
                         r"not reachable in fabric", re.I)),
@@ -42,7 +44,7 @@ _WHAT = (
     ("up", re.compile(r"link (?:went|is|state)? ?(?:changed to )?up\b|carrier up|to (?:state )?(?:UP|ACTIVE)\b"
                       r"|from down to up|IF_UP\b|port (?:is|went) up", re.I)),
     ("congested", re.compile(r"congested bandwidth|normalized xmit ?wait|congestion", re.I)),
-    ("errors", re.compile(r"symbol (?:error|bit error|BER)|effective BER|symbol error counter", re.I)),
+    ("errors", re.compile(r"symbol (?:error|bit error|BER)|effective BER|BER [^\n]{0,60}exceed", re.I)),
 )  # fmt: skip
 _PAIR = re.compile(
     r"\((Switch|Computer|Host|Gateway): ?([^()\n]{1,120}?)\)(?:(?:0x)?[0-9a-f]{16}:?|:)?(\d{1,3})?(?![0-9a-f])", re.I
@@ -52,6 +54,7 @@ _PATH = re.compile(
 )
 _OSM = re.compile(r"\bSwitch 0x[0-9a-f]{1,16}[ (]{1,2}?(\S[^\n]{0,100}?)\)? port (?:num )?(\d{1,3})", re.I)
 _REMOVED = re.compile(r"of node: ?(\S[^\n]{0,100}?)\s{0,4}$|Removing switch 0x[0-9a-f]{1,16} (\S[^\n]{0,100}?)\s{0,4}$")
+_DIAGNOSED = re.compile(r"([\w.-]{2,64})(?: |/U1/|/)((?:mlx\d|hfi\d|ibp|HCA-)\w{0,20})")
 _ETHERNET = re.compile(r"\b((?:swp|Ethernet|Eth)(\d{1,3})(?:[/s]\d{1,3}){0,2})\b")
 _LOGGER = re.compile(
     r"^\s{0,4}(?:<\d{1,3}>)?(?:20\d\d-\S{10,40}|(?:20\d\d )?[A-Z][a-z]{2} {1,2}\d{1,2} [\d:.]{8,18}) ([\w.-]{2,63}):? "
@@ -119,6 +122,8 @@ def _event(row: str, switches: set[str]) -> FabricEvent | None:
 
 
 def _ends(row: str, switches: set[str]) -> list[End]:
+    if row[:4] in ("-E- ", "-W- "):
+        return _of_ibdiagnet(row)
     if found := _PAIR.findall(row):
         return [_end(kind, name, port) for kind, name, port in found[:2]]
     if removed := _REMOVED.search(row):
@@ -135,6 +140,17 @@ def _ends(row: str, switches: set[str]) -> list[End]:
     if logger and port_name:
         return [End(switch=clean(logger[1]), port=int(port_name[2]))]
     return []
+
+
+def _of_ibdiagnet(row: str) -> list[End]:
+    """`S../N..(leaf-07)(17)<-->gpu-31 mlx5_2(U1)/P1`, `gpu-31/U1/mlx5_2/P1`, `leaf-07/U1/P17`."""
+    ends = []
+    for side in re.split(r"<-{1,2}>", row[4:], maxsplit=1):
+        if found := _DIAGNOSED.search(side):
+            ends.append(End(node=clean(found[1]), hca=clean(found[2]), port=1))
+        elif found := re.search(r"\(([\w.;:/-]{2,80})\)\((\d{1,3})\)|([\w.;:-]{2,80})/U1/P(\d{1,3})", side):
+            ends.append(End(switch=clean(found[1] or found[3]), port=int(found[2] or found[4])))
+    return ends
 
 
 def _is_switch(name: str, switches: set[str]) -> bool:
