@@ -146,3 +146,17 @@ class Settings:
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit
     routes_missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """What one test between two nodes reached, in one unit for all of a file."""
+
+    a: str
+    b: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidths:
+    tests: tuple[Bandwidth, ...]

@@ -76,6 +76,9 @@ def parts_of(text: str) -> list[Part]:
         return _by_prefix(text, names)
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
     known = alike(found[2].strip() for found in marked)
+    known |= alike(
+        found[2].split()[0].strip(":,") for found in marked if is_command(found[2].partition(" ")[2].strip())
+    )
     frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
     parts = list(_by_headings(text, known, frames)) if any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]
@@ -219,6 +222,9 @@ def _heading(
         return None
     if not marked:
         return None
+    first, _, rest = marked[2].strip().partition(" ")
+    if first.strip(":,") in known and is_command(rest.strip()):
+        return 1, (first.strip(":,"),), rest.strip()
     told = _told(marked[2].strip())
     return told or ((1, None, marked[2].strip()) if _frame(marked) in frames else None)
 

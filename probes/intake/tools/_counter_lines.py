@@ -20,7 +20,7 @@ from probes.intake.tools._counter_sets import KEYS, Looks, Where, candidates, de
 from probes.intake.when import moment_in, seconds_in
 
 WIDEST = 8000  # characters of a line
-_NUM = r"\d[\d,_]{0,30}(?:\.\d{1,9})?(?:[eE]\+?\d{1,2})?(?: ?[kKMGT](?![\w/]))?"
+_NUM = r"\d[\d,_]{0,30}(?:\.\d{1,9})?(?:[eE][+-]?\d{1,3})?(?: ?[kKMGT](?![\w/]))?"
 _PAIR = re.compile(
     r"(?<![\w.-])([A-Za-z]\w{3,79})(?:\{([^{}\n]{0,400})\})?[\"')\]]?"
     r"(?:\s?[:=]\s{0,12}|\s?:?\.{2,60}:?\s?|(?:\s(?:rose|rises|grew|grows|went|is|was|at|by|from|up|now|of|counter)){1,3}\s"
@@ -38,15 +38,20 @@ _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
 _STAMP = re.compile(r"\s(1[5-9]\d{8})(?:\d{3}){0,3}\s{0,4}$")
 
 
-def number(text: str) -> int | None:
+def number(text: str, times: int = 1) -> int | None:
+    """A whole number, also with thousands, a power of ten or a unit. `times`: of rates of errors, parts in 10^18."""
     text = text.strip().lstrip("+").replace(",", "").replace("_", "")
-    times = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}.get(text[-1:].lower(), 1)
-    text = text[:-1].strip() if times > 1 else text
+    unit = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}.get(text[-1:].lower(), 1)
+    text = text[:-1].strip() if unit > 1 else text
     try:
         value = float(text) if not text.isdecimal() else int(text)
     except ValueError:
         return None
-    return int(value * times) if value < 1e24 else None
+    return int(value * times * unit) if value * times < 1e24 else None
+
+
+def _of(name: str, text: str) -> int | None:
+    return number(text, 10**18 if name.endswith("_e18") else 1)
 
 
 class Lines:
@@ -138,7 +143,7 @@ class Lines:
             mine = where
             for key, value in re.findall(r"(\w{1,40})=\"([^\"]{0,120})\"", one[2] or ""):
                 mine = told(key.lower(), value, mine) if key.lower() in KEYS else mine
-            value = number(one[3])
+            value = _of(name, one[3])
             if value is None:
                 continue
             if one[5] and (last := number(one[5])) is not None:
@@ -177,7 +182,7 @@ class Lines:
                 where = seen_in(cell, where, self._hosts)
         firsts = {name: number(cell) for name, cell, stage in values if _FIRST.fullmatch(stage)}
         for name, cell, stage in values:
-            value = number(cell.rpartition("/")[0] or cell) if re.fullmatch(rf"\+?{_NUM}(?:/s)?", cell) else None
+            value = _of(name, cell.rpartition("/")[0] or cell) if re.fullmatch(rf"\+?{_NUM}(?:/s)?", cell) else None
             if value is None or _FIRST.fullmatch(stage or "-"):
                 continue
             first = firsts.get(name)

@@ -31,10 +31,14 @@ _ETHTOOL = re.compile(
     r"|[rt]x_(?:global_pause|global_pause_duration|global_pause_transition|pause_ctrl_phy|discards_phy|errors_phy)"
     r"|rx_(?:crc_errors_phy|symbol_err_phy|pcs_symbol_err_phy|corrected_bits_phy|out_of_buffer|in_range_len_errors_phy)"
     r"|rx_err_lane_\d_phy|link_down_events_phy|[rt]x_pause_storm_(?:warning|error)_events|outbound_pci_stalled_\w{2,12}"
-    r"|rx_discards_phy|tx_discards_phy|module_unplug|(?:effective|symbol|raw)_ber_e18"
+    r"|rx_discards_phy|tx_discards_phy|module_unplug|carrier_changes"
 )
 # Other drivers' and tools' words for the same things.
 _SAME = {
+    "carrier_down_count": "link_down_events_phy",
+    "effective_physical_ber": "effective_ber_e18", "effective_ber": "effective_ber_e18", "eff_ber": "effective_ber_e18",
+    "symbol_ber": "symbol_ber_e18", "sym_ber": "symbol_ber_e18", "raw_physical_ber": "raw_ber_e18",
+    "raw_ber": "raw_ber_e18",
     "to_retransmits": "local_ack_timeout_err", "seq_err_naks_rcvd": "packet_seq_err", "dup_req": "duplicate_request",
     "rnr_naks_rcvd": "rnr_nak_retry_err", "missing_resp": "implied_nak_seq_err", "oos_drop_count": "out_of_sequence",
     "rx_cnp_pkts": "rp_cnp_handled", "tx_cnp_pkts": "np_cnp_sent", "rx_ecn_marked_pkts": "np_ecn_marked_roce_packets",

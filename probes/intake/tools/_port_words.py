@@ -32,7 +32,7 @@ _BESIDE = re.compile(  # what tools tell of a port besides
     r"\s{0,24}(?:link[ _]layer|LMC|(?:base|sm) lid|CA type|Number of ports|Firmware|Hardware|[\w ]{0,16}GUID"
     r"|Capability|default gid|active_mtu|max_mtu|CA '|hca_id|Infiniband device)", re.I
 )  # fmt: skip
-_BARE = re.compile(r"(?<![\w.])(DOWN|Down|down|ACTIVE|Active|INIT|Init|ARMED|Armed)(?![\w.-])")
+_BARE = re.compile(r"(?<![\w.,_])(DOWN|UP|Down|down|ACTIVE|Active|INIT|Init|ARMED|Armed)(?![\w.-])")
 _RATE = re.compile(r"(\d{1,7}(?:\.\d)?) ?([MG]?)")
 _WIDTH = re.compile(r"\((\d{1,2})X(?: (\w{2,6}))?\)")
 
@@ -64,7 +64,9 @@ def ports_told(text: str) -> tuple[list[Told], float]:
         bare = list(_BARE.finditer(line)) if named is not None and not any(one["state"] for one in words) else []
         used += bool(words or bare) or (named is not None and len(line) < 40)
         for one in bare[:1]:
-            if here is not None:
+            if here is not None and here.kind == "netdev":
+                here.values.setdefault("up", one[1].lower() in ("up", "active"))
+            elif here is not None:
                 here.values.setdefault("state", one[1])
         for one in words:
             key = one.lastgroup or ""

@@ -17,7 +17,7 @@ _QUICK = re.compile(
     r"port_(?:xmit|rcv|trans|recei|disc|err)|_prio\d_|cnp|out_of_seq|packet_seq_err|local_ack_timeout|XmitWait|xmi?t_?wait"
     r"|symbol_err|SymbolErr|link_?down|adp_retrans|discards_phy|rnr_nak|retrans_|pfc_pri|pfc_ena|ecn_marked"
     r"|seq_err_naks|_oos|\boos\b|impaired_remote|PortXmit|PortRcv|transmit_wait|pause_ctrl"
-    r"|global_pause|\bPFC[0-7]\b", re.I
+    r"|carrier_changes|carrier_down|_ber\b|global_pause|\bPFC[0-7]\b", re.I
 )  # fmt: skip
 _OWN = (perfquery, ethtool_stats, rdma_statistic, sysfs_ports, ibqueryerrors, mlxlink)
 LOOKED_AT = 16_384

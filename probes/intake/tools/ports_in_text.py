@@ -7,6 +7,7 @@ from __future__ import annotations
 from probes.catalog._ib_facts import IbPorts
 from probes.intake.first_words import parts_by_first_word
 from probes.intake.tools import Tool, ibstat, ibstatus, ibv_devinfo, rdma_link, sysfs_ports
+from probes.intake.tools._counter_sets import device
 from probes.intake.tools._port_words import ports_told
 from probes.intake.tools._ports import node_facts, port
 from probes.intake.tools._text import host_in, refuse
@@ -19,6 +20,8 @@ LOOKED_AT = 16_384
 def fits(head: str, name: str) -> bool:
     if head.lstrip()[:1] in "{[<" or any(own.fits(head, name) for own in _OWN):
         return False
+    if _listed(head):
+        return True
     ports, share = ports_told(head[:LOOKED_AT])
     some = [one for one in ports if one.kind != "netdev"]
     if parts_by_first_word(head[:LOOKED_AT]):
@@ -27,6 +30,8 @@ def fits(head: str, name: str) -> bool:
 
 
 def read(text: str) -> IbPorts:
+    if names := _listed(text[:LOOKED_AT]):
+        return node_facts([port(name, 1) for name in names])
     ports, _ = ports_told(text[:4_194_304])
     some = [one for one in ports if one.kind != "netdev"]
     if not some:
@@ -38,6 +43,13 @@ def read(text: str) -> IbPorts:
             for place, one in enumerate(some)
         ]
     )
+
+
+def _listed(text: str) -> list[str]:
+    """Nothing but names of adapters: `ls /sys/class/infiniband`."""
+    words = text.split()[:513]
+    names = [found[1] for word in words if (found := device(word)) is not None and found[0] == "hca"]
+    return names if 1 < len(names) == len(words) == len(set(names)) else []
 
 
 TOOL = Tool("ports in text", "ib.ports", fits, read, host=host_in)
