@@ -24,8 +24,8 @@ from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
 from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
+from probes.intake.by_node import items_by_node
 from probes.intake.files import Given, walk
-from probes.intake.first_words import parts_by_first_word
 from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
@@ -152,21 +152,13 @@ class _Sorter:
             self._unread(item, "several files in one, of which none has a known form")
         return True
 
-    def _by_first_word(self, item: Item, text: str, nested: int) -> bool:
+    def _by_node(self, item: Item, text: str, nested: int) -> bool:
         """Whether its lines begin with their node's name, and the rest of some node's lines is what a tool prints."""
-        before, read = len(self.brought.unread), False
-        for part in parts_by_first_word(text):
-            name = f"{stem(item.name)}.txt"
-            mine = Item(f"{item.ref}: {part.nodes[0]}"[:1000], item.inside.parent / part.nodes[0] / name,
-                        part.text.encode("utf-8", "replace"), mtime=item.mtime)  # fmt: skip
-            known = kind_of(mine)
-            if isinstance(known, Known) and known.tool is not None:
-                self.brought.named.add(part.nodes[0])
-                self._take_apart(mine, nested + 1)
-                read = True
-        if read and len(self.brought.unread) > before:
-            del self.brought.unread[before + 20 :]
-        return read
+        parts = items_by_node(item, text) if nested < NESTED else []
+        for node, mine in parts:
+            self.brought.named.add(node)
+            self._take_apart(mine, nested + 1)
+        return bool(parts)
 
     def _take_apart(self, item: Item, nested: int) -> None:
         """A file or a part of one: what stops its parser does not stop the others."""
@@ -285,7 +277,7 @@ class _Sorter:
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
             self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, _kernel_host(text)))
-        elif nested >= NESTED or not self._by_first_word(item, text, nested):
+        elif not self._by_node(item, text, nested):
             self._unread(item, "no line in it has a known form")
 
     def end(self) -> Brought:

@@ -36,7 +36,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             f"The adapter {hca} on {node or 'a node'} failed: {because[0].says}",
             tuple(because), tuple(dict.fromkeys(signals)),
             would_change=("the adapter at work after a reset", "a kernel log without errors of it"),
-            nodes=frozenset({node} if node else ()),
+            nodes=frozenset({node}),
         )  # fmt: skip
 
 
