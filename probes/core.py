@@ -252,6 +252,8 @@ def clean(text: str) -> str:
 
     Output holds no C0 but tab and newline, no C1, no surrogate. Applying it twice changes nothing.
     """
+    if text.isascii() and text.isprintable():
+        return text
     text = text.replace("\r\n", "\n")
     if text.count("\x1b") <= _MANY_ESCAPES:
         text = _ESCAPES.sub("", text)

@@ -312,7 +312,8 @@ OPEN: dict[str, tuple[More, str, float]] = {
     "nothing is wrong": (lambda r: set_up(r) + f"step {r + 10} loss=2.1\n", "unknown", 0.8),
     "only flushed completions": (lambda r: set_up(r) + warn(r, FLUSHED.format("10.0.0.1")), "unknown", 0.8),
     "three nodes get no answer from one that says nothing": (by_peers, "ib.link_down", 0.8),
-    "one pair of nodes": (lambda r: set_up(r) + warn(r, GONE.format("10.0.0.1")) * (r == 4), "ib.link_down", 0.5),
+    "one pair of nodes": (lambda r: set_up(r) + warn(r, GONE.format("10.0.0.1")) * (r in (4, 5)), "ib.link_down", 0.5),
+    "one line of one pair": (lambda r: set_up(r) + warn(r, GONE.format("10.0.0.1")) * (r == 4), "unknown", 0.8),
     "all ranks timed out in one collective": (lambda r: set_up(r) + timed_out(r), "unknown", 0.8),
     "all but one timed out": (
         lambda r: set_up(r) + (timed_out(r) if r != 5 else "step 12 loss=2\n"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ def dump_readings(
     """One reading per rank. A rank of which there is only a dump that is not read has a reading that says so."""
     held: dict[int, list[_Held]] = {}
     refused: dict[int, DumpFile] = {}
-    for file in brought.dumps:
+    for at, file in enumerate(brought.dumps):
         rank = who.of_dump(file)
         if file.reduced is None:
             if rank is not None:
@@ -50,6 +51,7 @@ def dump_readings(
         else:
             try:
                 held.setdefault(rank, []).append(_held(file, rank, who))
+                brought.dumps[at] = held[rank][-1].file  # of thousands of ranks the facts alone are kept
             except ParseError as error:
                 yield Unread(file.ref, str(error))
     others = _other_runs(held)
@@ -139,7 +141,7 @@ def _held(file: DumpFile, rank: int, who: Who) -> _Held:
         taken_with = "/".join([*parts[:-1], mine.sub("#", parts[-1])])
     else:
         taken_with = mine.sub("#", "/".join(parts))
-    return _Held(file, dump, taken_with, max(records, default=-1))
+    return _Held(dataclasses.replace(file, reduced=None), dump, taken_with, max(records, default=-1))
 
 
 def _dump(file: DumpFile, rank: int, who: Who) -> Dump:
