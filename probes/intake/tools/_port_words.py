@@ -10,6 +10,7 @@ Errors   none
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 
@@ -45,6 +46,23 @@ class Told:
     values: dict[str, object] = field(default_factory=dict)
 
 
+QUICK = (
+    "linkup",
+    "polling",
+    "active",
+    "down",
+    "init",
+    "armed",
+    "gb/s",
+    "speed:",
+    "speed=",
+    "rate:",
+    "no-carrier",
+    "link detected",
+)
+
+
+@functools.lru_cache(4)  # two readers look at the same text
 def ports_told(text: str) -> tuple[list[Told], float]:
     found: list[Told] = []
     here: Told | None = None

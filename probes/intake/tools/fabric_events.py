@@ -18,7 +18,7 @@ from probes.catalog._fabric_events import End, FabricEvent, FabricEvents
 from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._counter_sets import is_switch
-from probes.intake.tools._text import refuse
+from probes.intake.tools._text import mentions, refuse
 
 MOST = 20_000
 _STAMP = re.compile(
@@ -31,6 +31,10 @@ _MARK = re.compile(
     r"|%(?:LINEPROTO|LINK|ETHPORT|ETH_PORT_CHANNEL)-\d-|oper state set from|switchd\[\d|updatePortOperStatus"
     r"|\bufm\b[^\n]{0,80}Link|^-[EW]- [^\n]{0,200}(?:link width|link speed|BER)",
     re.I | re.M,
+)  # fmt: skip
+_QUICK = (
+    " -> ", "object_path", "event_source", "switch:", "computer:", "switch ", "%line", "%link", "%eth",
+    "oper state set", "switchd[", "ufm", "-e- ", "-w- ", "] warning [", "] info [", "] minor [", "] critical [",
 )  # fmt: skip
 _WHAT = (
     ("slow", re.compile(r"^-[EW]- [^\n]{0,300}(?:unexpected (?:actual )?link (?:width|speed)"
@@ -65,7 +69,7 @@ _ADAPTER = re.compile(
 
 
 def fits(head: str, name: str) -> bool:
-    if not _MARK.search(head):
+    if not mentions(head, _QUICK) or not _MARK.search(head):
         return False
     if head.lstrip()[:1] in "[{" and '"description"' in head:
         return any(pattern.search(head) for _, pattern in _WHAT)

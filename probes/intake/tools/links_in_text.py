@@ -8,8 +8,8 @@ from probes.catalog._net_facts import Links, NetLink
 from probes.core import clean
 from probes.intake.first_words import parts_by_first_word
 from probes.intake.tools import Tool, ethtool, ip_link
-from probes.intake.tools._port_words import ports_told
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._port_words import QUICK, ports_told
+from probes.intake.tools._text import host_in, mentions, refuse
 from probes.intake.tools.ip_link import quiet
 
 _OWN = (ethtool, ip_link)
@@ -22,8 +22,10 @@ def fits(head: str, name: str) -> bool:
         return True
     if head.lstrip()[:1] in "{[<" or any(own.fits(head, name) for own in _OWN):
         return False
-    ports, share = ports_told(head[:16_384])
-    if parts_by_first_word(head[:16_384]):
+    if not mentions(head[:8_192], QUICK):
+        return False
+    ports, share = ports_told(head[:8_192])
+    if parts_by_first_word(head[:8_192]):
         return False  # of several nodes: each is read by itself
     return share >= SHARE and any(one.kind == "netdev" for one in ports)
 

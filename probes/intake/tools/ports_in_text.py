@@ -8,13 +8,13 @@ from probes.catalog._ib_facts import IbPorts
 from probes.intake.first_words import parts_by_first_word
 from probes.intake.tools import Tool, ibstat, ibstatus, ibv_devinfo, rdma_link, sysfs_ports
 from probes.intake.tools._counter_sets import device
-from probes.intake.tools._port_words import ports_told
+from probes.intake.tools._port_words import QUICK, ports_told
 from probes.intake.tools._ports import node_facts, port
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 
 _OWN = (ibstat, ibstatus, ibv_devinfo, rdma_link, sysfs_ports)
 SHARE = 0.6  # of its lines tell a port; judgement: prose and logs mention one now and then
-LOOKED_AT = 16_384
+LOOKED_AT = 8_192
 
 
 def fits(head: str, name: str) -> bool:
@@ -22,6 +22,8 @@ def fits(head: str, name: str) -> bool:
         return False
     if _listed(head):
         return True
+    if not mentions(head[:8_192], QUICK):
+        return False
     ports, share = ports_told(head[:LOOKED_AT])
     some = [one for one in ports if one.kind != "netdev"]
     if parts_by_first_word(head[:LOOKED_AT]):

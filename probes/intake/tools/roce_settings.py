@@ -12,7 +12,7 @@ from probes.catalog._net_facts import Links, NetLink
 from probes.core import clean, lines_of
 from probes.intake.first_words import parts_by_first_word
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 from probes.intake.tools.ip_link import quiet
 
 _NVUE = re.compile(r"^(enable|mode|roce-mode)\s{1,40}(on|off|yes|no|lossless|lossy)\b", re.M)
@@ -24,6 +24,8 @@ _ON, _OFF = ("on", "yes", "enabled", "1", "true"), ("off", "no", "disabled", "0"
 
 
 def fits(head: str, name: str) -> bool:
+    if not mentions(head, ("roce", "lossless priorities", "trust", "pfc", "ecn", "dcbx")):
+        return False
     nvue = _NVUE_HEAD.search(head) and _NVUE.search(head)
     return bool(nvue or _SYSFS.search(head) or ("Lossless priorities" in head and _SONIC.search(head)) or _of_one(head))
 
