@@ -24,7 +24,7 @@ _ON, _OFF = ("on", "yes", "enabled", "1", "true"), ("off", "no", "disabled", "0"
 
 
 def fits(head: str, name: str) -> bool:
-    if not mentions(head, ("roce", "lossless priorities", "trust", "pfc", "ecn", "dcbx")):
+    if not mentions(head, ("roce", "operational", "lossless priorities", "trust", "pfc", "ecn", "dcbx")):
         return False
     nvue = _NVUE_HEAD.search(head) and _NVUE.search(head)
     return bool(nvue or _SYSFS.search(head) or ("Lossless priorities" in head and _SONIC.search(head)) or _of_one(head))
