@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,57 @@ def test_headings_with_a_short_name_and_a_command(tmp_path: Path) -> None:
     text = "".join(block.format(n, m, "6E-9" if (n, m) == (2, 1) else "15E-255") for n in (1, 2, 3) for m in (0, 1))
     found = told(tmp_path, {"mlxlink.txt": text})
     assert (found.cause, found.subject) == ("ib.link_degraded", {"node": "kd2", "hca": "mlx5_1", "port": 1})
+
+
+def states() -> list[dict[str, object]]:
+    return [
+        {"node": f"kd{n}", "hca": f"mlx5_{m}", "state": "DOWN" if (n, m) == (2, 1) else "ACTIVE",
+         "phys_state": "Polling" if (n, m) == (2, 1) else "LinkUp"}
+        for n in range(1, 5) for m in range(2)
+    ]  # fmt: skip
+
+
+def test_states_of_ports_as_rows_of_json_and_of_csv(tmp_path: Path) -> None:
+    rows = states()
+    table = "\n".join(",".join(map(str, row.values())) for row in [dict(zip(rows[0], rows[0], strict=True)), *rows])
+    for name, text in (("ports.json", json.dumps(rows)), ("ports.csv", table + "\n")):
+        found = told(tmp_path / name, {name: text})
+        assert (found.cause, found.subject) == ("ib.link_down", {"node": "kd2", "hca": "mlx5_1", "port": 1})
+
+
+def test_states_of_ports_as_node_exporter_tells_them(tmp_path: Path) -> None:
+    line = 'node_infiniband_{}{{device="mlx5_{}",port="1",instance="kd{}:9100"}} {}\n'
+    text = "".join(
+        line.format("state_id", m, n, 1 if (n, m) == (2, 1) else 4)
+        + line.format("physical_state_id", m, n, 2 if (n, m) == (2, 1) else 5)
+        for n in range(1, 5) for m in range(2)
+    )  # fmt: skip
+    found = told(tmp_path, {"metrics.txt": text})
+    assert (found.cause, found.subject) == ("ib.link_down", {"node": "kd2", "hca": "mlx5_1", "port": 1})
+
+
+def test_a_table_of_other_things_stays_no_evidence(tmp_path: Path) -> None:
+    found = told(tmp_path, {"sales.csv": "node,price\nkd1,3\nkd2,4\n", "x.json": '[{"node": "kd1", "colour": "red"}]'})
+    assert len(found.unread) == 2
+
+
+@pytest.mark.parametrize(("count", "cause"), [(90_000_000, "ib.congestion"), (9_000, "unknown")])
+def test_very_many_notifications_of_congestion_are_congestion(tmp_path: Path, count: int, cause: str) -> None:
+    text = "".join(
+        f"kd{n} {clock} mlx5_0 np_cnp_sent {rise} rp_cnp_handled {rise} out_of_sequence 0\n"
+        for clock, rise in (("10:00:00", 0), ("10:01:00", count)) for n in range(1, 5)
+    )  # fmt: skip
+    found = told(tmp_path, {"cnp.txt": text})
+    assert found.cause == cause
+    assert found.share("ib.congestion") < 0.8
+
+
+def test_a_manager_that_tells_of_congestion_again_and_again(tmp_path: Path) -> None:
+    line = (
+        "2026-05-04 10:0{}:01.101 [9] [134] MINOR [Hardware] IBPort [default / Switch: leaf-{} / 11] [dev_id: 9c]: "
+        "Congested Bandwidth (%) Threshold Reached, normalized XmitWait 68 threshold 10\n"
+    )
+    often = told(tmp_path / "a", {"event.log": "".join(line.format(i, m) for i in range(3) for m in range(3))})
+    assert often.cause == "ib.congestion"
+    assert often.probability < 0.8
+    assert told(tmp_path / "b", {"event.log": line.format(0, 1)}).cause in ("unknown", "none")

@@ -111,7 +111,7 @@ class _Sorter:
             return
         known = kind_of(item)
         if not isinstance(known, Known):
-            self._unread(item, known.why)
+            self._other(item, known.why, nested)
         elif known.kind == "dump":
             self._room.acquire()
             self._dumps.append(self._pool.submit(self._dump, item, known.data))
@@ -128,6 +128,12 @@ class _Sorter:
             self._tools(item, known.tool, known.text)
         else:
             self._log(item, known, nested)
+
+    def _other(self, item: Item, why: str, nested: int) -> None:
+        """No evidence as it stands; rows of CSV and JSON may be, by node."""
+        rows = item.name.lower().endswith((".csv", ".tsv", ".json"))
+        if not rows or item.binary or not self._by_node(item, item.upto(TEXT_BYTES).decode("utf-8", "replace"), nested):
+            self._unread(item, why)
 
     def _pasted(self, item: Item, nested: int) -> bool:
         """Whether it is several files that somebody pasted or collected into one: then each was taken by itself."""

@@ -24,6 +24,7 @@ SENT_PAUSES = tuple("t" + name[1:] for name in PAUSES)
 FRAMES = (*(f"{way}x_prio{n}_pause" for way in "rt" for n in range(8)), "rx_pause_ctrl_phy", "tx_pause_ctrl_phy")
 # A frame pauses 65,535 quanta of 512 bits at most: 84 us at 400 Gb/s, 336 us at 100. Judgement: so many matter.
 FRAMES_PER_S, MANY_FRAMES = 2000.0, 1_000_000
+MARKS_PER_S = 10_000.0  # judgement: with DCQCN some hundreds a second are usual in a busy fabric
 MARKS = ("np_ecn_marked_roce_packets", "rp_cnp_handled", "np_cnp_sent")
 
 
@@ -53,7 +54,7 @@ def pause_share(view: PortView, names: tuple[str, ...]) -> float:
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     ports: Ports = evidence.ports
     paused = list(_paused(evidence, ports))
-    yield from paused or _frames(ports)
+    yield from paused or list(_frames(ports)) or _marked(ports)
     like = usual(view.rate_gbps for view in ports.of_nodes if view.rate_gbps)
     waits = {id(view): part for view in ports.views.values() if (part := share(view, like)) is not None}
     high = [view for view in ports.views.values() if waits.get(id(view), 0.0) > SOME]
@@ -192,6 +193,22 @@ def _frames(ports: Ports) -> Iterator[Hypothesis]:
     subject = some[0].subject if len(some) == 1 else subject
     yield _said(subject, f"Pause frames rise fast on {len(some)} ports: who sends them takes too slowly",
         told, "pause_frames_rise", frozenset(view.node for view in some if view.node))  # fmt: skip
+
+
+def _marked(ports: Ports) -> Iterator[Hypothesis]:
+    """RoCE that is only slowed down: senders are told very often to send less, and nothing waits or is lost."""
+    rates = {}
+    for view in ports.of_nodes:
+        fastest = max(((view.rise(name) / s) for name in MARKS if (s := view.seconds(name))), default=0.0)
+        if fastest > MARKS_PER_S:
+            rates[id(view)] = fastest
+    some = [view for view in ports.of_nodes if id(view) in rates]
+    if some:
+        told = [Reason(f"{view.called}: {rates[id(view)]:,.0f} marks or notifications of congestion a second",
+            view.ref_of(*MARKS)) for view in some[:6]]  # fmt: skip
+        subject = some[0].subject if len(some) == 1 else {}
+        says = f"Congestion is notified very often on {len(some)} port{'s' if len(some) > 1 else ''}"
+        yield _said(subject, says, told, "congestion_marked", frozenset(view.node for view in some if view.node))
 
 
 def _signal(views: list[PortView], many: bool) -> str:

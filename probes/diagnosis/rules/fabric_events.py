@@ -16,6 +16,7 @@ LINK, SWITCH, FLAPS = "ib.link_down", "ib.switch_down", "ib.link_flapping"
 DEGRADED, CONGESTED = "ib.link_degraded", "ib.congestion"
 TOGETHER = 3  # links of one switch that go down together; judgement: cables do not fail in threes
 TOGETHER_S = 120.0
+MANY_EVENTS = 4  # judgement: a fabric that is only busy tells it of a port now and then
 DAYS_S = 3 * 86_400.0  # judgement: of a log of weeks only what happened near its end, or near the job, is of today
 
 
@@ -184,6 +185,8 @@ def _weak(weak: list[tuple[FabricEvent, str]]) -> Iterator[Hypothesis]:
         if not some:
             continue
         ends = {event.ends[0] for event, _ in some}
+        if what == "congested" and len(ends) > 1 and len(some) > MANY_EVENTS:
+            signal = "congested_by_manager_often"
         end = next(iter(ends))
         subject = _subject(end) if len(ends) == 1 else {}
         says = _WORDS[what]
