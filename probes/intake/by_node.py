@@ -30,7 +30,7 @@ def as_lines(text: str, name: str) -> str:
     """Rows with their node first; "" where there are none."""
     body = text.lstrip("\ufeff \t\r\n")
     if body[:1] in "[{":
-        return _of_json(body)
+        return _of_json(body) or text  # "[kd01] mlx5_0 ..." begins like a list
     if name.lower().endswith((".csv", ".tsv")):
         return re.sub(r"[,;\t]", " ", text)
     if rows := _SERIES.findall(text[:8_388_608]):
