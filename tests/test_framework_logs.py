@@ -210,3 +210,113 @@ def test_a_node_sends_these_lines_from_the_middle_of_a_long_log(line: str) -> No
     data = b"nothing to see\n" * 50 + line.encode() + b"\n" + b"nothing to see\n" * 50
     assert line in [text for _, _, text in _log_reduce.chosen_lines(data)[0]]
     assert of_file("a.log", line, None).events, "and they are read"
+
+
+def test_lightning_says_in_its_own_words_that_parameters_got_no_gradient(tmp_path: Path) -> None:
+    raised = (
+        'Traceback (most recent call last):\n[rank{rank}]:   File "/w/fit.py", line 12, in <module>\n[rank{rank}]: '
+        "RuntimeError: It looks like your LightningModule has parameters that were not used in producing the loss "
+        "returned by training_step."
+    )
+    assert of_log(tmp_path, ranks(raised, 4))[:2] == ("fw.unused_parameters", 4)
+
+
+def test_accelerate_lists_shapes_and_the_smaller_side_is_odd(tmp_path: Path) -> None:
+    raised = (
+        'Traceback (most recent call last):\n[rank{rank}]:   File "/w/fit.py", line 12, in <module>\n[rank{rank}]: '
+        "accelerate.utils.operations.DistributedOperationException: Cannot apply desired operation due to shape "
+        "mismatches. All shapes across devices must be valid.\n\nOperation: `accelerate.utils.operations.gather`\n"
+        "Input shapes:\n"
+    )
+    shapes = "".join(f"  - Process {n}: [{3 if n == 1 else 8}, 64]\n" for n in range(4))
+    assert of_log(tmp_path, ranks(raised, 0) + shapes)[:2] == ("fw.collective_shape_mismatch", 1)
+    pair = "  - Process 0: [1, 5]\n  - Process 1: [1, 2, 5]\n"
+    assert of_log(tmp_path / "pair", ranks(raised, 0) + pair)[:2] == ("fw.collective_shape_mismatch", None)
+
+
+def test_deepspeed_compares_the_parameters_to_gather_with_those_of_rank_0(tmp_path: Path) -> None:
+    raised = (
+        'Traceback (most recent call last):\n[rank{rank}]:   File "/w/fit.py", line 12, in <module>\n[rank{rank}]: '
+        "RuntimeError: disagreement between rank0 and rank{rank}: rank0: [7, 8], rank{rank}: [8, 7]"
+    )
+    others = "".join(f"[rank{rank}]: INFO init done\n" for rank in range(8))
+    assert of_log(tmp_path, others + ranks(raised, 6))[:2] == ("fw.collective_mismatch", 6)
+    assert of_log(tmp_path / "all", others + ranks(raised, 1, 2, 3))[:2] == ("fw.collective_mismatch", 0)
+
+
+def counted(rank: int, own: int, peer: int, theirs: int) -> str:
+    call = "CollectiveFingerPrint(SequenceNumber={}, OpType=ALLREDUCE, TensorShape=[16])"
+    return (
+        f"[rank{rank}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {rank} is running "
+        f"collective: {call.format(own)}, but Rank {peer} is running collective: {call.format(theirs)}.\n"
+    )
+
+
+def test_fingerprints_that_differ_in_the_number_of_calls_alone_tell_who_left_one_out(tmp_path: Path) -> None:
+    three = counted(0, 88, 1, 87) + counted(2, 88, 1, 87) + counted(1, 87, 0, 88)
+    assert of_log(tmp_path, three)[:2] == ("fw.rank_missing_collective", 1)
+    found, _, share = of_log(tmp_path / "one", counted(2, 87, 0, 88))
+    assert (found != "fw.collective_shape_mismatch", share < 0.8) == (True, True)
+
+
+def test_the_sanitizers_report_tells_without_a_traceback_too(tmp_path: Path) -> None:
+    report = (
+        "CSAN detected a possible data race on tensor with data pointer 140377000000512\nAccess by stream 94000 during "
+        "kernel:\naten::add_(Tensor self)\nwriting to argument(s) self, and to the output\n"
+    )
+    assert of_log(tmp_path, report)[0] == "fw.stream_order"
+
+
+def test_a_process_that_was_spawned_is_named_above_its_traceback(tmp_path: Path) -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "/w/go.py", line 5, in <module>\n    mp.spawn(main, nprocs=8)\n'
+        "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 5 terminated with the following error:\n"
+        "Traceback (most recent call last):\n  File \"/w/go.py\", line 61, in main\n    row['label']\n"
+        "KeyError: 'label'\n"
+    )
+    assert of_log(tmp_path, text)[:2] == ("fw.rank_exited", 5)
+
+
+def test_ray_writes_actor_and_rank_in_front_of_a_traceback(tmp_path: Path) -> None:
+    ray = "(Trainer pid=311, ip=10.9.0.7) [rank3]: "
+    text = f'{ray}Traceback (most recent call last):\n{ray}  File "/w/go.py", line 8, in f\n{ray}ValueError: empty\n'
+    assert of_log(tmp_path, text)[:2] == ("fw.rank_exited", 3)
+
+
+def test_a_stopped_process_is_known_by_the_rank_among_its_arguments(tmp_path: Path) -> None:
+    def table(option: str, second: int) -> str:
+        rows = "".join(
+            f" {9000 + n}  8000 {'Tl' if n == 1 else 'Rl'}   python run.py --{option} {n and second}\n"
+            for n in range(2)
+        )
+        return f"  PID  PPID STAT COMMAND\n{rows}"
+
+    found = judged(tmp_path, {"ps.txt": table("rank", 1)}).verdict.hypothesis
+    assert (found.cause, found.subject["rank"]) == ("fw.rank_stopped", 1)
+    same = judged(tmp_path / "lora", {"ps.txt": table("rank", 0)}).verdict.hypothesis
+    assert same.cause == "unknown", "a rank of LoRA is the same for all"
+
+
+def test_losses_that_transformers_prints_need_no_times_to_be_a_log(tmp_path: Path) -> None:
+    rows = [("0.91", "1.2"), ("0.88", "1.1"), ("nan", "nan"), ("0.0", "nan"), ("0.0", "nan")]
+    text = "".join(f"{{'loss': {loss}, 'grad_norm': {norm}, 'epoch': 0.{n}}}\n" for n, (loss, norm) in enumerate(rows))
+    assert of_log(tmp_path, text)[0] == "fw.nan_gradient"
+
+
+def test_who_joined_and_waits_is_no_suspect_beside_who_never_joined(tmp_path: Path) -> None:
+    report = (
+        "\t - [2] Timeout at collective: BROADCAST, #9\n"
+        "\t   - [1] joined but didn't finish collective #9 (count from 1)\n"
+        "\t     [6] finished collective #8, but didn't join collective #9 (count from 1)\n"
+    )
+    assert of_log(tmp_path, report)[:2] == ("fw.rank_missing_collective", 6)
+
+
+def test_collectives_that_nobody_waited_for_tell_where_all_whose_logs_are_here_wrote_it(tmp_path: Path) -> None:
+    line = (
+        "[rank0]:[W1130 10:00:00.1 ProcessGroup.hpp:940] Warning: At the time of process termination, there are still "
+    )
+    line += "480 unwaited collective calls.\n"
+    assert of_log(tmp_path, line)[0] == "fw.async_not_awaited"
+    other = "[rank1]: INFO step 4\n[rank1]: RuntimeError: Connection closed by peer [10.0.0.1]:900\n"
+    assert of_log(tmp_path / "other", line + other)[0] != "fw.async_not_awaited"

@@ -11,7 +11,7 @@ from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
 from probes.diagnosis.ranking import Ranked
 from probes.intake.pasted import parts_of
-from probes.intake.tools import firewall, ip_link, net_dev, ping, reach, thread_settings
+from probes.intake.tools import environment, firewall, ip_link, net_dev, ping, reach
 
 
 def first(folder: Path, files: dict[str, str]) -> Ranked:
@@ -70,8 +70,8 @@ def test_a_file_of_settings_unlike_those_of_other_nodes_is_found(tmp_path: Path)
 
 def test_settings_are_read_beside_comments() -> None:
     text = "# of the site\nNCCL_ALGO=Ring\n\nNCCL_IB_HCA=mlx5_0\n"
-    assert thread_settings.fits(text, "nccl.conf")
-    assert thread_settings.read(text).env["NCCL_ALGO"] == "Ring"
+    assert environment.fits(text, "nccl.conf")
+    assert environment.read(text).env["NCCL_ALGO"] == "Ring"
 
 
 def test_a_setting_that_half_of_the_nodes_name_says_nothing(tmp_path: Path) -> None:

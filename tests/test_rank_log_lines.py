@@ -453,6 +453,19 @@ LINES: list[tuple[str, str, dict[str, Any]]] = [
         "unwaited",
         {"rank": 2, "more.calls": 27},
     ),
+    ("[rank3]: CUDASanitizerErrors: detected 4 errors", "stream_race", {"rank": 3, "more.races": 4}),
+    ("CSAN detected a possible data race on tensor with data pointer 140377000000512", "stream_race", {}),
+    (
+        "RuntimeError: disagreement between rank0 and rank5: rank0: [7, 8], rank5: [8, 7]",
+        "collective_mismatch",
+        {"rank": 5, "name": "list of another rank"},
+    ),
+    ("[rank1]:   - Process 2: [4, 128]", "collective_mismatch", {"about": (2,), "more.shape": "[4, 128]"}),
+    (
+        "torch.multiprocessing.spawn.ProcessExitedException: process 6 terminated with signal SIGSEGV",
+        "torchrun_failure",
+        {"about": (6,), "code": -11},
+    ),
     (
         "Tokenising:  88%|████████▊ | 440/500 [29:51<04:04,  4.07s/it]",
         "progress",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from probes.explain import Explained, explain
 from tests.support.flight_recorders import dump, entry
+from tests.support.hardware import judged
 
 HOUR_NS = 3_600_000_000_000
 
@@ -43,3 +44,23 @@ def test_two_moments_of_one_run_are_one_run(tmp_path: Path) -> None:
     found = explain([tmp_path])
     assert told(found) == ("fw.rank_missing_collective", 2)
     assert not any("another run" in one.why for one in found.unread)
+
+
+LAST_WEEK = (
+    "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB. GPU 2 has a total capacity of\n"
+    "[{day} 21:04:09,115] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 812\n"
+)
+THIS_RUN = "[2025-03-14 06:00:00,001] [INFO] begin\n" + "".join(
+    f"{{'loss': 0.{9 - n}12, 'epoch': 0.{n}}}\n[2025-03-14 06:{n}0:00,001] [INFO] step: {n}0, loss: 0.{9 - n}\n"
+    for n in range(1, 5)
+)
+
+
+def test_what_another_run_wrote_days_before_is_no_fault_of_this_one(tmp_path: Path) -> None:
+    files = {"now.log": THIS_RUN, "old_container.log": LAST_WEEK.format(day="2025-03-10")}
+    assert judged(tmp_path, files).verdict.hypothesis.cause in ("none", "unknown")
+
+
+def test_what_was_written_within_the_same_day_is(tmp_path: Path) -> None:
+    files = {"now.log": THIS_RUN, "old_container.log": LAST_WEEK.format(day="2025-03-14")}
+    assert judged(tmp_path, files).verdict.hypothesis.cause == "gpu.out_of_memory"

@@ -147,6 +147,17 @@ class NodeLines:
         self.tally.count(Segfault, (pid, library[:64]), line, pid=pid, process=name[:64], library=library[:64])
         return True
 
+    def _trap(self, line: Line) -> bool:
+        """`traps: NAME[PID] general protection fault ip:7f7c sp:7f7d error:0 in libnccl.so.2[7f7c+d3d3]`"""
+        before, _, after = line.text.removeprefix("traps: ").partition("] ")
+        name, _, tail = before.rpartition("[")
+        pid = number(tail)
+        if pid is None or not line.text.startswith("traps: "):
+            return False
+        library = after.partition(" in ")[2].partition("[")[0]
+        self.tally.count(Segfault, (pid, library[:64]), line, pid=pid, process=name[:64], library=library[:64])
+        return True
+
     def _file_max(self, line: Line) -> bool:
         self.tally.count(FileMax, (), line)
         return True
@@ -274,6 +285,7 @@ class NodeLines:
         (("soft lockup - CPU#",), _lockup),
         (("detected stall", "self-detected stall", "detected expedited stall"), _rcu),
         (("]: segfault at ",), _segfault),
+        (("] general protection fault ip:", "] trap invalid opcode ip:", "] trap divide error ip:"), _trap),
         (_OOPS + ("Oops: ",), _oops),
         (("PCIe Bus Error: ",), _aer),
         (("EDAC ",), _edac),

@@ -25,6 +25,7 @@ _LIBRARY = re.compile(
     r"site-packages|dist-packages|<frozen |/lib(?:64)?/python\d|<string>|torch/distributed/|<__array_"
 )
 _FRAME = re.compile(r'  File "([^"\n]{1,400})", line (\d{1,9})(?:, in (\S{1,120}))?')
+_SPAWNED = re.compile(r"-{0,4} ?Process (\d{1,5}) terminated with the following error")  # torch.multiprocessing.spawn
 _ENDS = re.compile(r"([A-Za-z_][\w.]{0,160})(?:: (.{0,400})|$)")
 # Python ends a process with these when somebody else asked it to, or repeats with them what was told before.
 _AFTERWARDS = ("ChildFailedError", "SignalException", "KeyboardInterrupt", "SystemExit", "DistBackendError",
@@ -32,10 +33,16 @@ _AFTERWARDS = ("ChildFailedError", "SignalException", "KeyboardInterrupt", "Syst
     "ActorDiedError", "RayActorError", "RayTaskError", "WorkerCrashedError")  # fmt: skip
 
 
+# What Python writes between an exception and the one that was raised over it: the last one ended the process.
+_CHAIN = ("During handling of the above exception", "direct cause of the following exception")
+_MEETING = ("/elastic/rendezvous/", "/etcd/client.py")  # where agents of torchrun look for each other
+
+
 @dataclass(slots=True)
 class _Open:
     line: Line
     frames: list[tuple[str, str, str]] = field(default_factory=list)
+    chained: bool = False
 
 
 class Tracebacks:
@@ -43,13 +50,23 @@ class Tracebacks:
 
     def __init__(self) -> None:
         self._open: dict[tuple[int | None, str], _Open] = {}
+        self._chain: set[tuple[int | None, str]] = set()
+        self._spawned: int | None = None  # whose traceback follows
 
     def take(self, line: Line) -> LogEvent | None:
         """The event, when this line is the one that names the exception."""
         key = (line.rank, line.writer)
+        if spawned := _SPAWNED.match(line.text):
+            self._spawned = int(spawned[1])
+            return None
         if "Traceback (most recent call last)" in line.text:
             if len(self._open) < OPEN or key in self._open:
-                self._open[key] = _Open(line)
+                self._open[key] = _Open(line, chained=key in self._chain)
+            self._chain.discard(key)
+            return None
+        if "exception" in line.text and any(words in line.text for words in _CHAIN):
+            if len(self._chain) < OPEN:
+                self._chain.add(key)
             return None
         block = self._open.get(key)
         if block is None:
@@ -62,7 +79,12 @@ class Tracebacks:
             return None
         del self._open[key]
         named = _ENDS.match(line.text)
-        return _traceback(block, line, named[1], named[2] or "") if named else None
+        if named is None:
+            return None
+        found = _traceback(block, line, named[1], named[2] or "")
+        if self._spawned is not None and found.rank is None and not found.secondary:
+            found, self._spawned = dataclasses.replace(found, rank=self._spawned), None
+        return found
 
 
 def _traceback(block: _Open, line: Line, name: str, message: str) -> LogEvent:
@@ -71,6 +93,10 @@ def _traceback(block: _Open, line: Line, name: str, message: str) -> LogEvent:
     more = dict(found.more)
     if message:
         more["message"] = clean(message)[:200]
+    if block.chained:
+        more["chained"] = 1
+    if any(part in path for path, _, _ in block.frames for part in _MEETING):
+        more["within"] = "rendezvous"
     at = line.at if line.at is not None else block.line.at
     return dataclasses.replace(found, more=more, at=at, last_at=at, clock=line.clock or block.line.clock)
 

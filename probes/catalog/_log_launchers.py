@@ -17,6 +17,15 @@ from probes.catalog._log_events import LogEvent
 from probes.catalog._log_shapes import shape
 
 SHAPES = (
+    # What torchrun lists before it starts anything: launcher/api.py, "Starting elastic_operator with launch configs"
+    *(
+        shape(
+            "launch",
+            word,
+            r"(?:^|\]) {1,8}(?P<name>run_id|rdzv_backend|rdzv_endpoint|min_nodes) {1,16}: (?P<value>\S{1,200})\s{0,4}$",
+        )
+        for word in ("run_id  ", "rdzv_backend  ", "rdzv_endpoint  ", "min_nodes  ")
+    ),
     shape(
         "scheduler_kill",
         "DUE TO",
@@ -103,6 +112,12 @@ SHAPES = (
     shape("torchrun_failure", "exits with return code", r"exits with return code = (?P<code>-?\d{1,4})"),
     shape(
         "torchrun_failure",
+        "terminated with",
+        r"[Pp]rocess (?P<about>\d{1,5}) terminated with "
+        r"(?:exit code (?P<code>[1-9]\d{0,2})|signal (?P<name>SIG\w{2,8}))",
+    ),
+    shape(
+        "torchrun_failure",
         "mpirun noticed",
         r"process rank (?P<about>\d{1,7}) with PID \d{1,9} on node (?P<peer>\S{1,120}) exited on signal "
         r"(?P<signal>\d{1,2})",
@@ -122,6 +137,8 @@ def marked(found: LogEvent) -> LogEvent:
     if found.kind == "torchrun_failure":
         sent = found.more.get("signal")
         code = -sent if isinstance(sent, int) else found.code
+        if code is None and found.name.startswith("SIG"):  # as torch.multiprocessing tells it
+            code = -getattr(signals.Signals, found.name, signals.SIGKILL)
         return dataclasses.replace(found, rank=None, code=code, secondary=code == -15)
     return found
 

@@ -100,7 +100,7 @@ _PLAIN = re.compile(
 _AMERICAN = re.compile(r" {0,4}\[?(\d\d)/(\d\d)/(20\d\d)[ -](\d\d:\d\d:\d\d)\]?(?: ?[-|:,])? ?")
 # Where a second line begins inside a line, because two ranks or a bar wrote without a line end between.
 _GLUED = re.compile(
-    r"(?<!\]:)(?<!\]: )(?<!\d: )(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))"
+    r"(?<!\]:)(?<!\]: )(?<!\d: )(?<!\d\) )(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))"
     r"|(?<=[^\s\[:])(?=\[[IWEF]\d{3,4} \d\d:\d\d:\d\d\.)"
 )
 

@@ -150,6 +150,7 @@ _ERRORS = (
         r"(?P<name>nccl(?:UnhandledCuda|System|Internal|Remote|InvalidUsage|InvalidArgument)(?:Error)?) ?:",
     ),
     _log_nccl_setup.TOPOLOGY_FILE,
+    *_log_nccl_setup.GRAPHS,
     shape("nccl_warn", "NCCL WARN", r"NCCL WARN (?P<name>.{1,200})"),
     shape("nccl_propagation", " -> ", r"NCCL INFO (?P<where>[\w./-]{1,80}:\d{1,6}) -> (?P<code>\d{1,2})(?= ?\[|$)"),
 )

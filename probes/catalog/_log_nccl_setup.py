@@ -29,6 +29,21 @@ TOPOLOGY_FILE = shape(
     r"(?: ?: (?P<why>[^\n]{1,80}))?",
 )
 
+# graph/search.cc: written where no path is found, and for each graph; "speed" stood there for "bw" to 2.17
+GRAPHS = (
+    shape("nccl_graph", "falling back to simple order", r"pattern (?P<pattern>\d{1,2})\b", name="simple order"),
+    shape(
+        "nccl_graph",
+        "Pattern ",
+        r"Pattern (?P<name>\d{1,2}), crossNic \d, nChannels (?P<channels>\d{1,3}), (?:bw|speed) "
+        r"(?P<intra>\d{1,6}\.\d{1,3})\d{0,6}/(?P<inter>\d{1,6}\.\d{1,3})\d{0,6}, "
+        r"type (?P<type_intra>\w{1,8})/(?P<type_inter>\w{1,8})",
+    ),
+    shape(
+        "nccl_graph_file", "loaded from XML graph", r"Search (?P<name>\d{1,2}) : (?P<channels>\d{1,4}) channels loaded"
+    ),
+)
+
 # "nranks" are those of this communicator, not of the job.
 SHAPES = (
     shape("nccl_init_done", "Init COMPLETE", _COMM),

@@ -71,6 +71,7 @@ _SYSTEM = (
     ),
     shape("too_many_files", "Too many open files"),
     shape("nccl_frame", " nccl", r"(?:@ {1,8}0x[0-9a-f]{1,16} {1,8}| in )(?P<name>nccl[A-Z]\w{2,80})(?= ?\(|$)"),
+    shape("nccl_frame", " nccl", r"^ {0,4}\d{1,3} {1,4}0x[0-9a-f]{8,16} (?P<name>nccl[A-Z]\w{2,80})\(\)"),  # UCX
     shape("nccl_frame", "libnccl", r"libnccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),
 )
 
@@ -106,8 +107,15 @@ _SAVE = (
     r"(?i:\b(?P<name3>load|sav|writ|read|restor|resum)(?:e|ing)?_(?:from_)?(?:checkpoint|state_dict)\b"
     r"[^\n\d]{0,60}\d{1,9} ?(?:/|of) ?\d{1,9}\b"  # a function's name, and how much it has done
     r"|(?P<name>sav|load|writ|wrot|restor|resum|upload|gather|consolidat)\w{0,4}\b.{0,60}?"
-    r"(?:checkpoint|state[_ ]dict)"
+    r"(?:checkpoint|state[_ ]dict|optimi[sz]er[_ ]states?\b)"
     r"|checkpoint\w{0,3}\b.{0,60}?\b(?P<name2>sav|load|writ|wrot|restor|upload|done|finish|complet)\w{0,4})"
+)
+
+# How much of one file of it: "wrote distrib_optim.pt 92.4 / 1091.8 GB", "uploading shard_3.distcp: 40%".
+_FILE_OF_IT = (
+    r"(?i:\b(?P<name>sav|load|writ|wrot|upload|download|flush|copy|copi|dump|restor|serializ)\w{0,5}\b)[^\n]{0,120}?"
+    r"(?:\.pth?|\.ckpt|\.safetensors|\.distcp|\.zarr|_states)\b[^\n%]{0,60}?"
+    r"\d(?: ?[kKMGT]i?B)? ?(?:/ ?\d|of \d|%)"
 )
 
 # A part of the work in which ranks meet, with its time: "reward gather 21.8s", "all_reduce of metrics took 512 ms".
@@ -119,6 +127,11 @@ _A_PHASE = re.compile(_PHASE)
 
 _ONE_STEP = re.compile(_STEP)
 
+_SCALE_GONE = (
+    r"(?:v|V)(?:erflow|ERFLOW)\b.{0,160}?\b(?:to|scale):? {0,2}(?:[01](?:\.\d{1,24})?(?:e-\d{1,3})?"
+    r"|\d(?:\.\d{1,24})?e-\d{1,3})\s*$"
+)
+
 _WORDS = (
     # TORCH_NCCL_NAN_CHECK: NanCheck.cu asserts on the GPU that what a collective is given is a number.
     shape("nan", "heckForN", r"heckForNa[nN]", name=NAN_CHECK),
@@ -127,19 +140,38 @@ _WORDS = (
     shape("nan", "nan", r"(?<![\w./])nan(?! iterations)(?![\w./])"),
     shape("nan", "nan iterations", r"nan iterations: {0,8}[1-9]"),  # Megatron counts them in every line
     shape("nan", "oss scale", r"(?i:loss scale already at minimum|minimum loss scale reached)", name="loss scale"),
+    # A scale of 1 or less scales nothing any more: apex, fairseq, DeepSpeed. The first overflows of a run are as usual.
+    *(shape("nan", word, _SCALE_GONE) for word in ("verflow", "OVERFLOW")),
     shape("nan", "nf in ", r"found [Ii]nf in "),  # Megatron, beside "found NaN in"
     shape("nan", "non-finite", r"(?:norm|gradients?|loss).{0,120}?\bnon-finite"),  # clip_grad_norm_, error_if_nonfinite
     shape("nan", "inf", r"(?i:loss|norm|scale|ppl)\W{1,4}-?inf(?!\w)"),
     shape(
         "checkpoint", "aving ", r"(?P<name>Saving|saving) \S{0,300}?(?:\.pth?|\.ckpt|\.safetensors|\.distcp|_states)\b"
     ),
-    *(shape("checkpoint", word, _SAVE) for word in ("heckpoint", "CHECKPOINT", "state_dict", "state dict")),
+    *(
+        shape("checkpoint", word, _SAVE)
+        for word in ("heckpoint", "CHECKPOINT", "state_dict", "state dict", "izer state", "izer_state")
+    ),
+    *(
+        shape("checkpoint", word, _FILE_OF_IT)
+        for word in (".pt", ".ckpt", ".safetensors", ".distcp", ".zarr", "_states")
+    ),
     shape(
         "progress",
         "%|",
         r"(?P<name>[^|%]{0,80}?):? {0,4}(?P<percent>\d{1,3})%\|[^|]{0,200}\| ?(?P<done>[\d.]{1,14}[kMGT]?)/"
         r"(?P<total>[\d.]{1,14}[kMGT]?) \[(?P<elapsed>[\d:]{1,12})<(?P<left>[\d:?]{1,12})"
         r"(?:, {0,4}(?P<rate>[\d.]{1,12}) {0,2}(?P<per>s/it|it/s))?",
+    ),
+    # a logger that writes JSON: a step and a loss
+    *(
+        shape(
+            "progress",
+            f'{word}":',
+            r'(?=.{0,2000}"\w{0,12}loss")"(?P<name>global_step|step|iteration|iter)": {0,2}(?P<seq>\d{1,12})'
+            r'(?:.{0,1000}?"loss": {0,2}(?P<loss>-?[\w.+-]{1,20}))?',
+        )
+        for word in ("step", "iter", "iteration")
     ),
     *(shape("progress", word, _PREPARES) for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat")),
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
@@ -160,6 +192,29 @@ _TOOK = re.compile(
     r"|(?:(ms)|s|sec|seconds)(?:/|_per_)(?:step|it|iter))\b[^\d\n\w]{1,6}"
     r"(\d{1,7}(?:\.\d{1,6})?) ?(ms|s|sec|secs|seconds)?\b"
 )
+# And by a key of its own: "step_s 57.4", "iter_time_ms=812", "train_step_timing in s: 58.0", "t_step: 58s", "dt 812ms",
+# "seconds: 58.0", and "time 812.34ms", which needs its unit.
+_KEYED = re.compile(
+    r"(?i)(?<![a-z])(?:t_(?:step|iter)|(?:\w{1,12}_)?(?:step|iter|iteration|batch)[_ -]?"
+    r"(?:(?:time|timing|took|dur|duration|elapsed|latency)(?:[_ ](?:in )?|(?= ?\())?(?P<of>ms|msec|s|sec|secs|seconds)?"
+    r"|(?P<bare>ms|s|sec|secs|seconds))|(?P<seconds>seconds|secs)|dt|(?P<time>time))"
+    r"(?: ?\((?P<in>ms|s|sec|seconds)\))?[\"']?\s{0,2}[=: ]\s{0,3}(?P<value>\d{1,7}(?:\.\d{1,6})?)"
+    r" ?(?P<unit>ms|s|sec|secs|seconds)?(?![\w.%/])"
+)
+
+
+_A_STEP = re.compile(r"(?i)(?:step|iter)\w{0,12}[_ -]?(?:time|timing|took|dur|ms|s\b|sec)|/(?:step|it|iter)\b")
+
+
+def _keyed(text: str) -> int | None:
+    """Milliseconds of a step by a key that says so; a key without a unit counts seconds with a fraction."""
+    for found in _KEYED.finditer(text):
+        unit = found["unit"] or found["in"] or found["of"] or found["bare"] or found["seconds"]
+        if found["time"] and (unit or "").lower() not in ("ms", "msec"):
+            continue  # seconds since the start, as likely
+        if unit or "." in found["value"]:
+            return _ms(found["value"], "ms" if (unit or "").lower() in ("ms", "msec") else "s")
+    return None
 
 
 def step_of(text: str) -> int | None:
@@ -181,10 +236,14 @@ def read(line: Line) -> LogEvent | None:
         return dataclasses.replace(found, more={"bytes": kib * 1024})
     if found.kind in ("progress", "phase_time") and (phase := _A_PHASE.search(line.text[:2000])):
         found = dataclasses.replace(found, more={**found.more, "wait_ms": _ms(phase["took"], phase["unit"])})
+    if found.kind == "progress" and found.name.lower() == "epoch" and not _A_STEP.search(line.text[:2000]):
+        return found  # how long an epoch took is another matter
     if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):
         return dataclasses.replace(
             found, more={**found.more, "step_ms": _ms(took[1] or took[4], took[2] or took[3] or took[5])}
         )
+    if found.kind == "progress" and "step_ms" not in found.more and (ms := _keyed(line.text[:2000])) is not None:
+        return dataclasses.replace(found, more={**found.more, "step_ms": ms})
     if found.kind != "fatal_signal":
         return _log_launchers.marked(found)
     if found.name == "SIGTERM":

@@ -18,21 +18,10 @@ from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Failures, Tracebacks, of_error_file
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line, Zone, log_lines
-from probes.catalog._log_python import NAN_CHECK
-from probes.catalog._log_runs import Runs, run_of
+from probes.catalog._log_runs import Runs
+from probes.catalog._log_tally import Tally
 from probes.catalog._log_timings import Timings
 
-FIRST, LAST = 40, 16  # events kept of one kind: the first ones and the last ones
-# Of these each rank tells one or a few, and who is missing among them is the question.
-OF_EACH_RANK = frozenset(
-    ("watchdog_timeout", "watchdog_status", "dump_signal", "nccl_init_start", "nccl_init_done", "nccl_net",
-        "step_times", "slow_rank", "nccl_gdr", "nccl_link", "nccl_channels", "nccl_version", "nccl_setting",
-        "nccl_topo_file", "nccl_system", "nccl_hop")
-)  # fmt: skip
-MANY = 1024
-# Kinds in which the newest line counts, and what makes two lines the same.
-_NEWEST = ("progress", "phase_time", "nccl_call", "bandwidth")
-_SUMMED = ("nccl_link", "nccl_propagation")
 # Who raises an exception of these only waited: it is the consequence of what the event tells.
 WAITS = (
     "watchdog_timeout",
@@ -47,61 +36,6 @@ WAITS = (
 
 _OWN = ("traceback", "cuda_error")
 _GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
-
-
-class Tally:
-    """Events, alike ones counted together, and of each kind a bounded number."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, dict[object, LogEvent]] = {}
-        self._last: dict[str, dict[object, LogEvent]] = {}
-        self.left_off = 0
-
-    def add(self, event: LogEvent) -> None:
-        key = _key(event)
-        first, last = self._first.setdefault(event.kind, {}), self._last.setdefault(event.kind, {})
-        for place in (first, last):
-            if key in place:
-                place[key] = _together(place[key], event)
-                return
-        if len(first) < (MANY if event.kind in OF_EACH_RANK else FIRST):
-            first[key] = event
-            return
-        last[key] = event
-        if len(last) > LAST:
-            self.left_off += last.pop(next(iter(last))).count
-
-    def events(self) -> tuple[LogEvent, ...]:
-        found = [event for part in (self._first, self._last) for kind in part.values() for event in kind.values()]
-        return tuple(sorted(found, key=lambda event: (event.line or 0, event.offset or 0)))
-
-
-def _key(event: LogEvent) -> object:
-    if event.kind in _NEWEST:
-        return event.rank, event.op, event.name[:40], run_of(event)
-    if event.kind in _SUMMED:
-        host, pid = event.more.get("host"), event.more.get("of_pid")
-        return event.rank, event.name, event.where, event.code, event.more.get("direction"), host, pid
-    if event.kind == "nan":
-        return event.rank, event.name == NAN_CHECK
-    alike = (event.rank, event.about, event.peer, event.seq, event.op, event.group, event.code, event.name)
-    # Addresses and times in a text that no group took apart make two warnings differ: then they are two.
-    return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid", "run"))
-
-
-def _together(one: LogEvent, other: LogEvent) -> LogEvent:
-    times = [at for at in (one.last_at, other.last_at) if at is not None]
-    base = other if one.kind in _NEWEST else one
-    if one.kind == "progress" and one.stamp and base is other:  # since when it goes on
-        base = dataclasses.replace(base, more={**base.more, "first_stamp": one.more.get("first_stamp", one.stamp)})
-    at = one.at if one.at is not None else other.at
-    more = base.more
-    if one.kind in (*_NEWEST, "nan") and (last := other.line or other.offset):
-        more = {**more, "last_place": last}
-    return dataclasses.replace(
-        base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset,
-        more=more,
-    )  # fmt: skip
 
 
 def _written_by(event: LogEvent, line: Line) -> LogEvent:

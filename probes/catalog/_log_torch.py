@@ -74,6 +74,8 @@ _WATCHDOG = (
     shape("compiling", "Recompiling function", r"Recompiling function (?P<name>\S{1,120})"),
     shape("compiling", "Graph break", r"Graph break (?:in|from|:) ?(?P<name>[\w ]{2,60})"),
     shape("compiling", "AUTOTUNE", r"AUTOTUNE (?P<name>\w{1,40})\("),
+    shape("stream_race", "CSAN detected", r"CSAN detected a possible data race"),
+    shape("stream_race", "CUDASanitizerErrors", r"CUDASanitizerErrors: detected (?P<races>\d{1,6}) errors?"),
     shape("unwaited", "unwaited collective", r"still (?P<calls>\d{1,9}) unwaited collective calls"),
     shape("gil_stuck", "acquire GIL", r"Could not acquire GIL within (?P<waited_ms>\d{1,9}) ms"),
     shape("blocking_wait", "blocking wait", r"(?:OpType=(?P<op>\w{1,60}).{0,120}?)?timed out in blocking wait"),
@@ -126,7 +128,7 @@ _MISMATCH = (
         r"Rank (?P<reporter>\d{1,7}) is running collective: CollectiveFingerPrint\("
         r"(?:SequenceNumber=(?P<seq>\d{1,18}), ?)?OpType=(?P<op>\w{1,60})(?:, TensorShape=\[(?P<dims>[\d, ]{0,200})\])?"
         r".{0,2000}?but Rank (?P<about>\d{1,7}) is running collective: CollectiveFingerPrint\("
-        r"(?:SequenceNumber=\d{1,18}, ?)?OpType=(?P<peer_op>\w{1,60})"
+        r"(?:SequenceNumber=(?P<peer_seq>\d{1,18}), ?)?OpType=(?P<peer_op>\w{1,60})"
         r"(?:, TensorShape=\[(?P<peer_shape>[\d, ]{0,200})\])?",
     ),
     shape("collective_mismatch", "Detected mismatch between collectives"),
@@ -139,7 +141,7 @@ _MISMATCH = (
     shape(
         "barrier_missed",
         "monitoredBarrier",
-        r"\[Rank (?P<reporter>\d{1,7})\]: ?Ranks? (?P<about>[\d, ]{1,400}?) failed to pass monitoredBarrier in "
+        r"(?:\[Rank (?P<reporter>\d{1,7})\]: ?)?Ranks? (?P<about>[\d, ]{1,400}?) failed to pass monitoredBarrier in "
         rf"(?P<timeout_ms>{_N}) ms",
     ),
     shape(
@@ -245,6 +247,7 @@ _NETWORK = (
         "etected dead node",
         r"etected (?P<name>dead) node '(?P<peer>[A-Za-z0-9][\w.-]{0,120}?)_\d{1,8}_\d{1,4}'",
     ),
+    shape("rendezvous", "etcd.Etcd", r"(?:^|\s)etcd\.Etcd\w{4,40}", name="EtcdConnectionError"),
     shape("rendezvous", "Rendezvous", r"(?P<name>Rendezvous[A-Z][A-Za-z]{3,30}Error)"),
 )
 

@@ -2,7 +2,8 @@
 
 Source   torch 1.10 to 2.13: csrc/distributed/c10d/reducer.cpp (bucket views, static graph, verification of parameters),
          distributed/fsdp/_exec_order_utils.py; Megatron-LM core/distributed/param_and_grad_buffer.py;
-         DeepSpeed runtime/zero/stage_1_and_2.py
+         DeepSpeed runtime/zero/stage_1_and_2.py, runtime/zero/utils.py; Lightning strategies/ddp.py;
+         accelerate utils/operations.py (verify_operation)
 Shape    SHAPES, read by _log_torch.py
 Errors   none
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from probes.catalog._log_shapes import shape
 
 ORDER, PARAMETERS, MODELS = "order of all-gathers", "parameter of another shape", "models of other size"
+COUNTS, LISTED = "list of another rank", "shape of a process"
 GRAPH, BUCKET_VIEW = "graph changed", "bucket view"
 
 SHAPES = (
@@ -36,6 +38,24 @@ SHAPES = (
         r"order differs across ranks.{0,20}?rank (?P<first>\d{1,7}) is all-gathering .{0,1500}? while rank "
         r"(?P<second>\d{1,7}) is all-gathering",
         name=ORDER,
+    ),
+    # Lightning puts its own words in the place of DDP's.
+    shape("ddp_unused", "not used in producing the loss", r"parameters that were not used in producing the loss"),
+    # ZeRO-3 compares the parameters that it is about to gather with those of rank 0.
+    shape(
+        "collective_mismatch",
+        "disagreement between rank0",
+        r"disagreement between rank0 and rank(?P<rank>\d{1,7})",
+        name=COUNTS,
+    ),
+    # accelerate with its debug mode: the shapes of all processes follow, one a line.
+    shape("collective_mismatch", "DistributedOperationException", name=LISTED),
+    shape("collective_mismatch", "All shapes ", r"(?:shape mismatches|inadequate shapes)\. All shapes", name=LISTED),
+    shape(
+        "collective_mismatch",
+        "- Process ",
+        r"^\s{0,8}- Process (?P<about>\d{1,7}): (?P<shape>[\[({][\w'\", :.()\[\]{}-]{0,300})$",
+        name=LISTED,
     ),
     shape(
         "collective_mismatch",

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# Bytes that a tunnel over IPv4 puts before each packet: RFC 7348 (VXLAN), RFC 8926 (Geneve without options), RFC 2003,
+# RFC 2784 (GRE and IP), WireGuard's white paper, 5.4.6.
+OVERHEAD = {"vxlan": 50, "geneve": 50, "ipip": 20, "sit": 20, "gre": 24, "gretap": 38, "ip6gre": 44, "wireguard": 60}
+
 
 @dataclass(frozen=True, slots=True)
 class CounterSet:
@@ -51,6 +55,9 @@ class NetLink:
     pfc: tuple[int, ...] | None = None  # priorities without loss; () is none
     dcbx: str = ""
     pause: bool | None = None  # 802.3x, in any direction
+    tunnel: str = ""  # vxlan, geneve, ipip, gre, wireguard
+    over: str = ""  # the interface that carries the tunnel
+    in_container: bool = False  # one end of a veth whose other end is in another network namespace
     speed_max_gbps: float | None = None  # the best mode that it supports
     ecn: bool | None = None  # congestion notification of RoCE, at both its ends
 
@@ -88,6 +95,7 @@ class Socket:
     peer: str
     send_queue: int = 0
     process: str = ""
+    probes_window: bool = False  # the other end takes nothing now: it is alive and busy
     mss: int | None = None  # bytes of a segment; this and the next only where `ss -i` told them
     backoff: int = 0  # how often the time before the next try was doubled
     retransmits: int = 0  # since it was opened
@@ -127,6 +135,14 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """One command that starts ranks on a node. `where`: its prompt's host; `options` as torchrun calls them."""
+
+    where: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of one node, each only where its tool was brought."""
 
@@ -141,7 +157,10 @@ class Settings:
     cpus: int | None = None  # logical, online
     cores: int | None = None
     numa_nodes: int | None = None
-    env: Mapping[str, str] = field(default_factory=dict)  # OMP_NUM_THREADS and its like
+    env: Mapping[str, str] = field(default_factory=dict)  # OMP_NUM_THREADS, NCCL_ALGO and their like
+    envs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of several pods or containers, by name
+    launches: tuple[Launch, ...] = ()
+    names: tuple[tuple[str, str], ...] = ()  # (name, address), "" where it has none
     sm_lid: int | None = None
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit

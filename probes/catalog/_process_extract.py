@@ -28,6 +28,8 @@ _VARIABLE = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|SLURM_PROCID|SLURM_NTASKS)=
 _TASK = re.compile(r"(\d{1,10}) (.{1,40}) ([A-Z])\([a-z ]{1,20}\) (\S{1,64}) \d{1,20} \d{1,20} ([\d,-]{1,200})\s*$")
 _STARTS = re.compile(r"(?:torchrun|torch\.distributed\.(?:run|launch)).{0,400}--nproc[_-]per[_-]node[= ](\d{1,3})\b")
 _MORE_NODES = re.compile(r"--nnodes[= ](?!1(?:\s|$|:1\b))\S")
+_ARGUMENT = re.compile(r"[ =]--?(local[_-])?rank[= ](\d{1,6})(?= |$)|(?:^| )RANK=(\d{1,6})(?= )")
+_NODE_RANK = re.compile(r"--node[_-]rank[= ](?!0(?: |$))\d")
 STATES = frozenset("RSDTtZXIPKW")
 
 
@@ -184,6 +186,8 @@ def ps_rows(text: str) -> list[Extract]:
     found: list[Extract] = []
     starters: dict[int, int] = {}  # pid of a launcher of one node -> how many ranks it starts
     columns: Mapping[str, int] | None = None
+    told: list[tuple[Extract, int]] = []
+    more_nodes = False
     for line in lines_of(text, 1000):
         header = _columns(line)
         if header is not None:
@@ -200,8 +204,21 @@ def ps_rows(text: str) -> list[Extract]:
                 found.append(Extract(int(pid), ppid, clean(name)[:64], state[:1], wchan))
                 if (starts := _STARTS.search(line)) and not _MORE_NODES.search(line):
                     starters[int(pid)] = int(starts[1])
+                if argument := _ARGUMENT.search(line):
+                    told.append((found[-1], int(argument[2] or argument[3])))
+                more_nodes = more_nodes or bool(_MORE_NODES.search(line) or _NODE_RANK.search(line))
     _numbered(found, starters)
+    if not more_nodes:
+        _by_argument(told)
     return found
+
+
+def _by_argument(told: list[tuple[Extract, int]]) -> None:
+    """Ranks in the arguments of processes, where each has another one: a rank of LoRA is the same for all."""
+    ranks = [rank for one, rank in told if not one.is_worker]
+    if len(ranks) > 1 and len(set(ranks)) == len(ranks) and any(one.state in ("T", "t") for one, _ in told):
+        for one, rank in told:
+            one.variables.setdefault("RANK", rank)
 
 
 def _numbered(found: list[Extract], starters: Mapping[int, int]) -> None:

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 from probes.catalog._stack_facts import Frame, ProcessStack, Thread
+from probes.catalog._stack_native import is_native, native
 from probes.core import ParseError, clean, lines_of
 
 MOST_THREADS, MOST_FRAMES = 256, 200
@@ -26,6 +27,8 @@ _FAULT_FRAME = re.compile(r'  File "(.{1,1000})", line (\d{1,9}|\?{3}) in (.{1,4
 def stacks_of(text: str) -> tuple[ProcessStack, ...]:
     """The processes in a py-spy dump (text or JSON) or a faulthandler text. Raises ParseError."""
     start = text.lstrip()[:1]
+    if ("#0 " in text or "Traceback for thread " in text) and is_native(text[:262_144]):
+        return (native(text),)
     if start in ("[", "{"):
         return (py_spy_json(text),)
     if _PROCESS.match(text.lstrip()) or "\nProcess " in text:

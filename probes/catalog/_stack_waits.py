@@ -131,6 +131,13 @@ WEAK: tuple[tuple[str, Callable[[str], tuple[Kind, str] | None]], ...] = (
 # Native frames (py-spy --native) by a part of their name.
 NATIVE: tuple[tuple[str, Kind], ...] = (
     ("c10d::Work::wait", "collective"),
+    ("WorkNCCL::", "collective"),
+    ("c10d::ProcessGroup", "collective"),
+    ("gloo::transport::", "collective"),
+    *(
+        (f"nccl{name}", "collective")
+        for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "GroupEnd")
+    ),
     ("cudaStreamSynchronize", "device sync"),
     ("cudaDeviceSynchronize", "device sync"),
     ("cudaEventSynchronize", "device sync"),
@@ -146,6 +153,10 @@ NATIVE: tuple[tuple[str, Kind], ...] = (
     ("PyThread_acquire_lock", "lock"),
     ("TCPStore::", "store"),
 )
+# As the C library calls them, in what a debugger prints. Not poll, recv or futex: most waits end in these.
+SYSTEM_CALLS = frozenset(("read", "__read", "__libc_read", "__GI___libc_read", "pread64", "__libc_pread64", "write",
+    "__libc_write", "__GI___libc_write", "fsync", "__fsync", "open64", "__libc_open64", "openat64", "__open64_nocancel",
+    "__read_nocancel", "stat64", "__xstat64", "flock"))  # fmt: skip
 # What the kernel says of a thread whose Python frames say nothing: beginnings of wchan and of kernel stack lines,
 # without leading underscores.
 KERNEL: tuple[tuple[str, Kind], ...] = (
@@ -207,6 +218,8 @@ def _holds(file: str, part: str) -> bool:
 def _native(frame: Frame) -> tuple[Kind, str] | None:
     if frame.line is not None:
         return None
+    if frame.function in SYSTEM_CALLS:
+        return "input/output", ""
     return next(
         ((kind, "wait" if kind == "collective" else "") for part, kind in NATIVE if part in frame.function), None
     )

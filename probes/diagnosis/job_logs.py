@@ -18,6 +18,8 @@ FAILED = frozenset(("cuda_error", "traceback", "torchrun_failure", "fatal_signal
     "agent_signal", "barrier_victim", "store_timeout", "desync"))  # fmt: skip
 STEPS = {"loss", "step_ms", "total", "rate"}  # what a line of a step has and prose about one has not
 SAME_LOG_S = 120.0  # judgement: a step that was under way may still be told
+OTHER_DAY_S = 24 * 3600.0 + ZONES_S  # judgement: a run's log and another's that begins a day later are of two runs
+DATED = 366 * 86400.0 * 31  # seconds since 1970: before it the year is not told, see times.local
 OTHER_LOG_S = 900.0  # judgement: logs of several nodes, whose clocks may be apart, and whose limits may be long
 
 
@@ -69,12 +71,12 @@ def _apart(job: Job) -> None:
     for event, log, _ in job.events:
         runs[id(log)] = max(runs.get(id(log), 0), run_of(event))
     kept: list[tuple[LogEvent, RankLog, Seen]] = []
-    went_on = _WentOn(job)
+    went_on, days = _WentOn(job), _Days(job)
     for one in job.events:
         event, log, _ = one
         before = ends(event) and run_of(event) < runs[id(log)]
         before = before or (id(log) in goes_on and _place_in(event) < restarts.get(id(log), (0, 0)))
-        before = before or went_on.after(event, log)
+        before = before or went_on.after(event, log) or days.before(log)
         (job.earlier if before or log.how == EARLIER or _before_its_process(job, event) else kept).append(one)
     job.events = kept
 
@@ -106,6 +108,32 @@ class _WentOn:
             if later > margin:
                 return True
         return False
+
+
+class _Days:
+    """A log that was brought for comparison, or that a container of last week has left: it ends more than a day before
+    another one begins that tells of steps. Logs of two ranks are of one run, whatever their clocks say."""
+
+    def __init__(self, job: Job) -> None:
+        self._last: dict[int, float] = {}
+        self._steps: list[tuple[float, int | None]] = []
+        first: dict[int, tuple[float, int | None]] = {}
+        working: set[int] = set()
+        for event, log, _ in job.events:
+            working |= {id(log)} if event.kind == "progress" else set()
+            at = local(event.stamp or str(event.more.get("after_stamp", "")))
+            if at is not None and at > DATED:
+                self._last[id(log)] = max(at, self._last.get(id(log), at))
+                first[id(log)] = min((at, log.rank), first.get(id(log), (at, log.rank)), key=lambda one: one[0])
+        self._steps = [first[key] for key in sorted(working & first.keys())]
+
+    def before(self, log: RankLog) -> bool:
+        """Whether it ends a day or more before another run's log begins."""
+        last = self._last.get(id(log))
+        return last is not None and any(
+            began - last > OTHER_DAY_S and (log.rank is None or rank is None or log.rank == rank)
+            for began, rank in self._steps
+        )
 
 
 def _latest(one: float | None, other: float | None) -> float | None:

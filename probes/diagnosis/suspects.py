@@ -36,9 +36,10 @@ class Suspect:
 def suspects(evidence: Evidence) -> dict[int, Suspect]:
     """Suspects by rank; what several sources say of one rank is put together."""
     from probes.diagnosis.log_suspects import by_watchdog
+    from probes.diagnosis.report_suspects import by_report
 
     found: dict[int, Suspect] = {}
-    for source in (_by_recorder, _by_absence, _by_barrier, _by_desync, _by_ras, _by_stack, by_watchdog):
+    for source in (_by_recorder, _by_absence, _by_barrier, _by_desync, _by_ras, _by_stack, by_watchdog, by_report):
         for one in source(evidence):
             there = found.get(one.view.rank)
             found[one.view.rank] = one if there is None else _together(there, one)
@@ -186,7 +187,11 @@ def _by_barrier(evidence: Evidence) -> Iterator[Suspect]:
 
 
 def _by_desync(evidence: Evidence) -> Iterator[Suspect]:
-    for event, log, seen in evidence.job.said("desync"):
+    said = list(evidence.job.said("desync"))
+    never = any(event.name.startswith("never joined") for event, _, _ in said)
+    for event, log, seen in said:
+        if never and event.name.startswith("joined"):
+            continue  # it waits for who has not joined
         for rank in event.about[:8]:
             says = f"torch's desync report names rank {rank}: {event.text[:160]}"
             yield Suspect(

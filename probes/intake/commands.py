@@ -74,6 +74,29 @@ def asked(text: str) -> Asked:
     return Asked("", text, False, columns)
 
 
+_LOOP = re.compile(r"(?:^|[;&|\s])for \w{1,40} in ([^;\n]{1,2000}?) ?; ?do\b")
+_BRACES = re.compile(r"([\w.-]{0,60})\{(?:(\d{1,5})\.\.(\d{1,5})|([\w.,-]{1,400}))\}([\w.-]{0,60})")
+
+
+def looped(text: str) -> frozenset[str]:
+    """The nodes that a loop of the shell goes through: for h in n1 n2, n{1..4}, n{1,3}, 10.0.0.{5,6}."""
+    found = _LOOP.search(text[:MOST])
+    words = [name for word in found[1].split()[:1024] for name in _braced(word.strip("'\""))] if found else []
+    return frozenset(word for word in words[:1024] if is_address(word) or (is_host(word) and len(word) > 1))
+
+
+def _braced(word: str) -> list[str]:
+    """What bash(1) makes of one pair of braces."""
+    found = _BRACES.fullmatch(word)
+    if found is None:
+        return [word]
+    if found[4]:
+        return [f"{found[1]}{part}{found[5]}" for part in found[4].split(",")]
+    width = len(found[2]) if found[2].startswith("0") else 0
+    numbers = range(int(found[2]), min(int(found[3]), int(found[2]) + 1023) + 1)
+    return [f"{found[1]}{number:0{width}}{found[5]}" for number in numbers]
+
+
 def _remote(words: list[str], tool: str, host: bool = True) -> tuple[str, str]:
     """(host, command) of the words behind the tool's name."""
     node, at = "", 0

@@ -136,3 +136,16 @@ def _bare(word: str) -> str:
     while len(parts) > 1 and _NOT_NODE.fullmatch(parts[-1]) and not parts[-1].isdigit():
         parts.pop()
     return "-".join(parts)
+
+
+_LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
+_KERNEL_HOST = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
+    r" ([\w.-]{1,80}) kernel:"
+)
+
+
+def kernel_host(text: str) -> str:
+    """The node that the lines of a kernel log or of a serial console name most often."""
+    hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
+    return max(set(hosts), key=hosts.count) if hosts else ""

@@ -14,9 +14,11 @@ from typing import Literal
 from probes.catalog._log_timings import tells_times
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
+from probes.catalog._stack_native import is_native
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
-from probes.intake.tools import Tool, tool_of
+from probes.intake.tables import steps_in
+from probes.intake.tools import Tool, beside, environment, network_policy, tool_of
 
 Kind = Literal[
     "dump",
@@ -42,6 +44,7 @@ _CONCLUSIONS = re.compile(
 )
 _SOURCES = (".md", ".rst", ".html", ".py", ".pyc", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".ipynb", ".css",
     ".js", ".tsv", ".csv", ".c", ".cpp", ".cu", ".h", ".tex", ".patch", ".diff")  # fmt: skip
+_PROGRAMS = (".py", ".patch", ".diff")  # of which a piece may show the fault itself
 _KERNEL = re.compile(
     r"(?:<\d{1,3}>|[a-z]{3,8} {0,6}:[a-z]{3,6} {0,6}: ?)?"  # dmesg -r, dmesg -x
     r"(?:\[ {0,8}\d{1,9}\.\d{3,6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
@@ -91,6 +94,8 @@ def kind_of(item: Item) -> Known | Other:
         text = item.head.decode("utf-8", "replace")
         if is_environment(text):
             return Known("environment", text)
+        if environment.fits(text, item.name):
+            return Known("tool", text, tool=environment.TOOL)
         if item.head.count(b"\0") > len(item.head) // 20:
             return Other("binary, of no known form")
     if item.binary:
@@ -116,6 +121,14 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("tool", text, tool=tool)
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
+    if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
+        return Known("tool", text, tool=network_policy.TOOL)
+    if item.name.lower().endswith((".csv", ".tsv")):
+        steps, values = steps_in(text), beside(text[:HEAD], item.name)
+        if steps or values:
+            return Known("perhaps a log", f"{text}\n{steps}" if values else steps)
+    if item.name.lower().endswith(_PROGRAMS) and (of_program := beside(text[:HEAD], item.name)):
+        return Known("tool", text, tool=of_program[0])  # and no log, whatever its strings say
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)
@@ -125,13 +138,17 @@ def _of_text(text: str, name: str) -> Known | Other:
     body = text.lstrip("\ufeff \t\r\n")
     if not body:
         return Other("it is empty")
-    if body[0] in "[{":
+    head = text[:HEAD]
+    if ("#0 " in head or "Traceback for thread " in head) and is_native(head):
+        return Known("stacks", text)
+    if body[0] in "[{" and not body.startswith(("{'", "[{'")):  # that is how Python prints: a log of Hugging Face
         if (tool := tool_of(body[:HEAD], name)) is not None:
             return Known("tool", body, tool=tool)
-        return _json(body, name)
+        known = _json(body, name)
+        found = beside(body[:HEAD], name) if isinstance(known, Other) else ()
+        return Known("tool", body, tool=found[0]) if found else known
     if body.startswith("==> ") and "<==" in body[:1000]:
         return Known("process", text) if is_extract(text) else Known("sections", body)
-    head = text[:HEAD]
     if body.startswith("!! ") or body.startswith(("#stderr: Error:", "Error: Failed to", "Error: Permission")):
         first = clean(body.partition("\n")[0]).removeprefix("!! ").removeprefix("#stderr: ")
         return Other(f"the tool that should have written it failed: {first[:160]}")

@@ -27,7 +27,9 @@ FIRST_BYTES, LAST_BYTES = 4_194_304, 8_388_608  # of one log that are in memory 
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
 STEPS = 8  # judgement: lines that count steps; prose holds one or two
 WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose may hold the words
+STAMPS = 5  # judgement: so many lines that begin with a time are no prose either
 LEAST_STEPS = 3  # judgement: so many steps with their times are no prose
+_TRAINER = re.compile(r"^\{'(?:train_|eval_)?loss': ", re.M)  # what transformers' Trainer prints for each step it logs
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
 _OWN_PID = re.compile(r"\[rank(\d{1,7})\][^\n]{0,80}?\bpid[=: ]{1,2}(\d{2,8})\b")
 _NCCL = re.compile(r"^(?:\[?\d{4}-[^\n]{10,30}\]? )?([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[\d{1,3}\] NCCL ", re.M)
@@ -183,11 +185,13 @@ def _is_log(log: RankLog, head: str, place: Named) -> bool:
     if any(event.kind not in WEAK for event in log.events) or _NCCL.search(head):
         return True
     steps = (one.count for one in log.events if one.kind == "nan" or (one.kind == "progress" and one.seq is not None))
-    if sum(steps) >= STEPS:
+    if sum(steps) >= STEPS or len(_TRAINER.findall(head[:HEAD])) >= LEAST_STEPS:
         return True
     rows = [row for row in head[:HEAD].split("\n") if row][:200]
     lines = [line for row in rows for line in pieces(row, Zone())]
     if any(line.source or line.writer for line in lines):
+        return True
+    if log.events and sum(bool(line.stamp) for line in lines) >= STAMPS:
         return True
     if _steps(lines):
         return True

@@ -7,6 +7,7 @@
     gpu-017 | CHANGED | rc=0 >>     ansible
     [1] 12:00:00 [SUCCESS] gpu-017  pssh
     $ dmesg -T               a prompt and what was typed; also root@gpu-017:~# and [root@gpu-017 ~]#
+    $ for h in n1 n2; do echo "# $h"; ...     then each line that holds n1 or n2 alone, however it is marked
 
 Shape    parts_of(text) -> Parts, none when it is one file
 Errors   none
@@ -21,11 +22,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from probes.core import lines_of
-from probes.intake.commands import Asked, asked
+from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
+from probes.intake.tables import by_rows
+from probes.intake.tools import launch
 from probes.intake.when import moment_in
 
 LOOKED_AT = 65_536  # characters by which it is known
@@ -41,7 +44,7 @@ _ANSIBLE = re.compile(
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
 _PROMPT = re.compile(
     r"(?:\([\w./-]{1,40}\) )?(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
-    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| ))?"
+    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80}| |(?=\$ )))?"
     r"[#$] {0,2}(\S[^\n]{0,1900})$"
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
@@ -74,6 +77,8 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if names := _prefixed(head):
         return _by_prefix(text, names)
+    if rows := by_rows(text):
+        return [Part((node,), label, told) for node, label, told in rows]
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
     known = alike(found[2].strip() for found in marked)
     known |= alike(
@@ -155,34 +160,54 @@ def _may_head(line: str) -> bool:
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
     home = nodes = ()  # type: tuple[str, ...]
-    label, body, now, when = "", list[str](), Asked(), None
+    label, body, now, loop, when = "", list[str](), Asked(), frozenset[str](), None
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
         found = _heading(lines, at, known, frames) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
-        if found is None:
+        turn = _turn(lines[at], loop) if loop and count < MOST_PARTS and not (found and found[2]) else ""
+        if found is None and not turn:
             body.append(lines[at])
             at += 1
             continue
         if any(line.strip() for line in body):
             yield from _cut(nodes, label, body, now, when)
             count += 1
+        if turn or found is None:  # the loop's next turn, of the same command
+            nodes, body = (turn,), []
+            at += 1
+            continue
         taken, who, command = found
         when = moment_in(lines[at]) if len(lines[at]) < 200 else None
         home = () if who is None else who or home
         if command and who is not None:
             now = asked(command)
+            loop = looped(command)
         elif who is None:
             now = Asked()
         nodes = (now.node,) if command and now.node else home
         if command and now.node and not now.command:
             home = nodes  # ssh without a command: what follows was typed there
+        if command and launch.tells(command):  # its options tell something by themselves
+            host = "".join(nodes[:1]) or _at_prompt(lines[at])
+            yield Part(nodes, "launch", f"{host}$ {command}\n")
         if command or who:
             label = _label(now.command or command, typed=bool(now.command))
         body = []
         at += taken
     if any(line.strip() for line in body):
         yield from _cut(nodes, label, body, now, when)
+
+
+def _at_prompt(line: str) -> str:
+    found = _PROMPT.match(line)
+    return (found[1] or found[2] or "") if found else ""
+
+
+def _turn(line: str, loop: frozenset[str]) -> str:
+    """The node of a line that names it and nothing else: `# n1`, `== n1 ==`, `n1:`."""
+    name = line.strip(" \t#=*+-<>[]:|~_") if len(line) < 200 else ""
+    return name if name in loop else ""
 
 
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:

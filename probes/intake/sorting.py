@@ -6,9 +6,9 @@ Errors   NoSuchPath; what a parser refuses is an Unread
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -26,23 +26,20 @@ from probes.intake import captures
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
 from probes.intake.by_node import items_by_node
 from probes.intake.files import Given, walk
-from probes.intake.hosts import told_by
+from probes.intake.hosts import kernel_host, told_by
 from probes.intake.items import HEAD, LONG_LINE, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import log_file, unrotated, whole_text
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
-from probes.intake.tools import Tool, process_table, tools_of
+from probes.intake.tools import Tool, beside, environment, launch, native_stacks, packet_log, process_table, tools_of
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
+BESIDE = (environment.TOOL, launch.TOOL)  # what tells these may tell of events too, such as `kubectl describe`
+BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for
 NESTED = 2  # files within files of `tail -v`
-_LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
-_KERNEL_HOST = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
-    r" ([\w.-]{1,80}) kernel:"
-)
 
 
 def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Brought:
@@ -62,12 +59,6 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 
 
 MOST_PASTED = 20_000  # files that one file may be cut into
-
-
-def _kernel_host(text: str) -> str:
-    """The node that the lines of a kernel log or of a serial console name most often."""
-    hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
-    return max(set(hosts), key=hosts.count) if hosts else ""
 
 
 class _Sorter:
@@ -124,8 +115,12 @@ class _Sorter:
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
             probe = {"kernel log": "host.kernel_log", "nvidia-smi": "gpu.state", "ras": "nccl.ras"}[known.kind]
             self._of_node(item, probe, self._whole(item, known.text) if known.kind == "kernel log" else known.text)
+            if known.kind == "kernel log" and packet_log.tells(known.text):
+                self._tool(item, packet_log.TOOL, known.text)
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
+            if known.tool in BESIDE and (log := log_file(item, known.text, sure=False)) is not None:
+                self.brought.logs.append(log)
         else:
             self._log(item, known, nested)
 
@@ -188,16 +183,20 @@ class _Sorter:
 
     def _stacks(self, item: Item, text: str) -> None:
         processes = stacks_of(text)
-        form = 3 if text.lstrip()[:1] == "[" else 1
+        form = 3 if text.lstrip()[:1] == "[" and processes[0].how == "py-spy" else 1
         if form == 1 and processes and processes[0].how == "faulthandler":
             form = 0
         elif any(frame.line is None for one in processes for thread in one.threads for frame in thread.frames):
             form = max(form, 2)
         self.brought.stacks.append(StackFile(item.ref, item.inside, form, processes))
+        if native_stacks.fits(text[:HEAD], item.name):  # also where nothing says of which rank
+            self._tool(item, native_stacks.TOOL, text)
 
     def _process(self, item: Item, known: Known) -> None:
         if known.kind == "environment":
             extracts = [Extract(0, variables=variables_in(known.text))]
+            if environment.fits(known.text[:HEAD], item.name):
+                self._tool(item, environment.TOOL, known.text)
         elif known.kind == "states":
             extracts = extracts_told(known.text)
         else:
@@ -208,6 +207,8 @@ class _Sorter:
             # Who takes the CPU, be it of the job or not.
             if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
                 self._tool(item, process_table.TOOL, known.text)
+            if known.kind == "ps" and launch.tells(known.text[:HEAD]):
+                self._tool(item, launch.TOOL, known.text)
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
 
     def _sections(self, item: Item, text: str, nested: int) -> None:
@@ -239,7 +240,7 @@ class _Sorter:
         if reading.parse_error:
             self._unread(item, reading.parse_error)
             return False
-        host = _kernel_host(text) if probe == "host.kernel_log" else ""
+        host = kernel_host(text) if probe == "host.kernel_log" else ""
         self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
         return True
 
@@ -274,6 +275,7 @@ class _Sorter:
 
     def _log(self, item: Item, known: Known, nested: int) -> None:
         text = self._whole(item, known.text)
+        besides = self._besides(item, text)
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)
@@ -282,9 +284,18 @@ class _Sorter:
             return
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
-            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, _kernel_host(text)))
-        elif not self._by_node(item, text, nested):
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
+        elif not besides and not self._by_node(item, text, nested):
             self._unread(item, "no line in it has a known form")
+
+    def _besides(self, item: Item, text: str) -> bool:
+        """What a log holds besides its events: values of replicas, and pieces of the program that somebody pasted."""
+        before = len(self.brought.nodes)
+        both_ends = text if len(text) <= 2 * BESIDES else f"{text[:BESIDES]}\n{text[-BESIDES:]}"
+        for tool in beside(text[:HEAD], item.name):
+            with contextlib.suppress(ParseError):
+                self._tool(item, tool, both_ends)
+        return len(self.brought.nodes) > before
 
     def end(self) -> Brought:
         for future in self._dumps:

@@ -347,4 +347,29 @@ LINES_OF_LAUNCHERS: Told = [
         "slow_rank",
         {"rank": 76, "more.speed_permille": 700},
     ),
+    (
+        "etcd.EtcdConnectionFailed: Connection to etcd failed due to timeout",
+        "rendezvous",
+        {"name": "EtcdConnectionError"},
+    ),
+    ("I0729 06:12:00 api.py:188]   run_id           : job-7", "launch", {"name": "run_id", "more.value": "job-7"}),
+    ("  rdzv_endpoint    : head:29400", "launch", {"name": "rdzv_endpoint", "more.value": "head:29400"}),
+    ("[rank0] wrote optim.pt  92.4 / 1091.8 GB", "checkpoint", {"name": "wrot"}),
+    ("gathering distributed optimizer state to rank 0", "checkpoint", {"name": "gather"}),
+    (
+        f"{INFO}Pattern 4, crossNic 0, nChannels 16, bw 48.000000/24.000000, type XGMI/PIX, sameChannels 1",
+        "nccl_graph",
+        {"name": "4", "more.channels": 16, "more.intra": "48.000", "more.type_intra": "XGMI", "more.type_inter": "PIX"},
+    ),
+    (
+        f"{INFO}Pattern 1, crossNic 1, nChannels 2, speed 12.000000/12.000000, type NVL/SYS, sameChannels 1",
+        "nccl_graph",
+        {"name": "1", "more.inter": "12.000"},
+    ),
+    (
+        f"{WARN}Could not find a path for pattern 4, falling back to simple order",
+        "nccl_graph",
+        {"name": "simple order", "more.pattern": 4},
+    ),
+    (f"{INFO}Search 0 : 2 channels loaded from XML graph", "nccl_graph_file", {"name": "0", "more.channels": 2}),
 ]

@@ -1,7 +1,8 @@
 """Large frames are lost on the way while small ones pass: something between two nodes has a smaller MTU than they.
 
 Connections open and short messages arrive, then the first long one never does: TCP sends it again and again and waits
-ever longer (RFC 2923, 2.1). A peer that died looks the same, so another connection to it must be alive.
+ever longer (RFC 2923, 2.1). A peer that died looks the same, so another connection to it must be alive. Frames need not
+be jumbo: a tunnel between containers takes 20 to 60 bytes of each packet, so 1500 do not fit into one of 1450.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from probes.catalog._net_facts import Ping, Socket
+from probes.catalog._net_facts import OVERHEAD, Ping, Socket
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING
 from probes.diagnosis.log_evidence import everyone, listed, whom
 
 CAUSE = "net.mtu_mismatch"
 JUMBO = 2000  # bytes: more than a frame of 1500 carries
+FULL = 1280  # bytes: every IPv6 path passes as much (RFC 8200, 5); a loss of less is no question of size
+FEW = 4  # judgement: full segments; a connection that got less through may have sent short messages only
 BACKOFF, AGAIN = 3, 5  # doublings, retransmissions: far beyond what a lost packet or two take; judgement
 
 
@@ -23,25 +26,55 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _own_limit(evidence)
     because, signals = _by_ping(evidence)
     stuck = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.sockets if _stuck(one)]
-    if stuck:
-        alive = [(seen, one) for seen, one in stuck if _alive(evidence, one)]
-        signals.append("jumbo_stuck_beside_others" if alive else "jumbo_stuck")
+    alive = [(seen, one) for seen, one in stuck if _alive(evidence, one)]
+    jumbo = any((one.mss or 0) >= JUMBO for _, one in alive or stuck)
+    if stuck and (alive or jumbo):
+        signals.append(("jumbo_stuck_beside_others" if alive else "jumbo_stuck") if jumbo else "segments_stuck")
         because += [_told(seen, one) for seen, one in (alive or stuck)[:3]]
-    if not because:
-        return
     size = max([one.mss or 0 for _, one in stuck], default=0) or JUMBO
-    if between := _smaller(evidence, size):
+    if because and (between := _smaller(evidence, size)):
         signals.append("mtu_smaller_between")
         because += between[:2]
+    tunnels, signal = _tunnels(evidence)
+    if tunnels:
+        signals.append(signal)
+        because += tunnels[:3]
+    if not because:
+        return
     odd = _odd_one(evidence)
     where = f"to and from {odd}" if odd else "between nodes"
+    says = f"Large frames are lost {where}, small ones pass: something on the way has a smaller MTU"
+    if signals == [signal]:
+        says = f"The MTU of a tunnel does not fit: {tunnels[0].says}"
     yield Hypothesis(
-        CAUSE, {"node": odd} if odd else {},
-        f"Large frames are lost {where}, small ones pass: something on the way has a smaller MTU",
-        tuple(because), tuple(signals),
-        would_change=("`ping -M do -s 8972` between these nodes that is answered", "MTU of the switch ports between"),
+        CAUSE, {"node": odd} if odd else {}, says, tuple(because), tuple(signals),
+        would_change=("`ping -M do -s` with the size of full frames that is answered", "MTU of what lies between"),
         ranks=everyone(evidence), nodes=frozenset(seen.node for seen, _ in stuck if seen.node),
     )  # fmt: skip
+
+
+def _tunnels(evidence: Evidence) -> tuple[list[Reason], str]:
+    """Tunnels that are too large for what carries them, or too small for the containers that send through them."""
+    links = [(seen, link) for seen in evidence.of("net.links") for link in seen.facts.links if link.mtu is not None]
+    found = []
+    for seen, link in links:
+        under = next((one for other, one in links if other.node == seen.node and one.name == link.over), None)
+        need = (link.mtu or 0) + OVERHEAD.get(link.tunnel, 0)
+        if link.over and link.tunnel and under is not None and under.mtu is not None and need > under.mtu:
+            says = f"{link.name} on {seen.node or 'a node'} carries {link.mtu} bytes over {under.name}, which passes"
+            found.append(Reason(f"{says} {under.mtu}: with the tunnel's own it needs {need}", seen.ref))
+    if found:
+        return found, "tunnel_larger_than_its_way"
+    small = [(seen, link) for seen, link in links if link.tunnel and link.tunnel not in ("ipip", "sit")]
+    small += [(seen, link) for seen, link in links if link.tunnel in ("ipip", "sit") and link.up]  # else made unasked
+    least = min((link.mtu or 0 for _, link in small), default=0)
+    large = [(seen, link) for seen, link in links if link.in_container and (link.mtu or 0) > least > 0]
+    for seen, link in large[:2]:
+        found.append(Reason(f"{link.name} of {seen.node or 'a container'} sends up to {link.mtu} bytes", seen.ref))
+    if large:
+        seen, link = next(one for one in small if one[1].mtu == least)
+        found.append(Reason(f"the tunnel {link.name} on {seen.node or 'a node'} passes {link.mtu} bytes", seen.ref))
+    return found, "container_larger_than_tunnel"
 
 
 def _own_limit(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -62,25 +95,32 @@ def _own_limit(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _by_ping(evidence: Evidence) -> tuple[list[Reason], list[str]]:
     runs: list[tuple[Seen, Ping]] = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.pings]
-    passed = {(_from(seen, one), one.peer) for seen, one in runs if one.received and one.size <= JUMBO}
-    large = [(seen, one) for seen, one in runs if one.size > JUMBO and one.sent and not one.received]
-    told = [(seen, one) for seen, one in large if one.router]
-    lost = [(seen, one) for seen, one in large if one.smaller is None]
+    passed: dict[tuple[str, str], int] = {}
+    for seen, one in runs:
+        if one.received:
+            passed[_from(seen, one), one.peer] = max(passed.get((_from(seen, one), one.peer), 0), one.size)
+    failed = [(seen, one) for seen, one in runs if one.size > FULL and one.sent and not one.received]
+    failed = [(seen, one) for seen, one in failed if passed.get((_from(seen, one), one.peer), 0) < one.size]
+    told = [(seen, one) for seen, one in failed if one.router]
+    lost = [(seen, one) for seen, one in failed if one.smaller is None]
     sure = [(seen, one) for seen, one in lost if (_from(seen, one), one.peer) in passed]
-    shown = told or sure or lost
+    alone = [(seen, one) for seen, one in lost if one.size > JUMBO]
+    large = [(seen, one) for seen, one in told if one.size > JUMBO]
+    shown = large or sure or told or alone
     if not shown:
         return [], []
-    signal = "frame_too_big_for_router" if told else "large_pings_lost" if sure else "large_pings_lost_alone"
+    # A router that tells helps senders of usual frames: they send smaller ones then (RFC 1191).
+    signal = "large_pings_lost" if sure else "path_smaller_told" if told else "large_pings_lost_alone"
     says = [
         Reason(
             f"packets of {one.size} bytes from {_from(seen, one) or 'a node'} to {one.peer or 'its peer'} are lost"
             + (f": a router passes {one.smaller}" if one.router and one.smaller else "")
-            + (", small ones arrive" if (_from(seen, one), one.peer) in passed else ""),
+            + (f", {size} bytes arrive" if (size := passed.get((_from(seen, one), one.peer), 0)) else ""),
             seen.ref,
         )
         for seen, one in shown[:3]
     ]
-    return says, [signal]
+    return says, ["frame_too_big_for_router" if large else signal]
 
 
 def _from(seen: Seen, one: Ping) -> str:
@@ -102,10 +142,13 @@ def _odd_one(evidence: Evidence) -> str:
 
 
 def _stuck(one: Socket) -> bool:
-    mss = one.mss or 0
-    in_vain = one.retransmits >= AGAIN and one.retransmits * mss > (one.acked or 0)  # a lossy one gets on all the same
+    mss, acked = one.mss or 0, one.acked or 0
+    in_vain = one.retransmits >= AGAIN and one.retransmits * mss > acked  # a lossy one gets on all the same
     tries = one.backoff >= BACKOFF or in_vain
-    return one.state == "ESTAB" and mss >= JUMBO and one.send_queue > mss and tries and bool(one.acked)
+    waits = one.state == "ESTAB" and one.send_queue > mss and tries and not one.probes_window
+    if mss >= JUMBO:
+        return waits and acked > 0
+    return waits and mss + 40 >= FULL and acked < FEW * mss  # none of its full segments ever arrived
 
 
 def _host(end: str) -> str:
@@ -131,9 +174,10 @@ def _alive(evidence: Evidence, stuck: Socket) -> bool:
 
 def _told(seen: Seen, one: Socket) -> Reason:
     often = f"{one.retransmits} times" if one.retransmits else "again and again"
+    arrived = f"{one.acked:,}" if one.acked else "none"
     return Reason(
         f"{one.local} sends segments of {one.mss} bytes to {one.peer} {often} in vain; {one.send_queue:,} bytes wait, "
-        f"{one.acked:,} arrived before",
+        f"{arrived} arrived before",
         seen.ref,
     )
 

@@ -39,13 +39,21 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if not said:
         return
     waited = {event.rank for event, _, _ in said if event.rank is not None}
-    for (rank, _), one in last_said(evidence).items():
+    last = last_said(evidence)
+    named = {one[1].file for (rank, _), one in last.items() if rank is not None and _working(one, rank, waited)}
+    for (rank, _), one in last.items():
+        if rank is None and one[1].file in named:
+            continue  # lines of the same log say which rank it is
         if rank in waited or (rank is not None and evidence.job.view(rank).stack is not None):
             continue  # it waited itself, or its stack says what it does
         view = evidence.job.view(rank) if rank is not None else _absent(evidence, waited)
         for fits, cause, alone, beside, words in WORKS:
             if fits(one[0]):
                 yield _works(one, view, cause, beside if waited else alone, words, waited)
+
+
+def _working(one: Said, rank: int, waited: set[int]) -> bool:
+    return rank not in waited and any(fits(one[0]) for fits, *_ in WORKS)
 
 
 def _absent(evidence: Evidence, waited: set[int]) -> RankView | None:

@@ -7,28 +7,34 @@ Source   torch's TORCH_DISTRIBUTED_DEBUG=DETAIL compares fingerprints; gloo/allr
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from probes.catalog._log_events import LogEvent
-from probes.catalog._log_wrappers import ORDER, PARAMETERS
+from probes.catalog._log_wrappers import COUNTS, LISTED, ORDER, PARAMETERS
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
+from probes.diagnosis.suspects import shared
 
-MISMATCH, SHAPE = "fw.collective_mismatch", "fw.collective_shape_mismatch"
+MISMATCH, SHAPE, MISSING = "fw.collective_mismatch", "fw.collective_shape_mismatch", "fw.rank_missing_collective"
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     """What the logs say: each names itself and one that differs, so the rank that most lines name is the odd one."""
     said = list(evidence.job.said("collective_mismatch"))
     yield from _by_wrapper(evidence, said)
-    events = [one for one in said if one[0].name not in (ORDER, PARAMETERS)]
+    yield from _listed(evidence, said)
+    events = [one for one in said if one[0].name not in (ORDER, PARAMETERS, COUNTS, LISTED)]
     for event, log, seen in events:
         if event.name.startswith("gloo") and event.rank is not None:
             yield from _too_much(evidence, event, quoted(event, log, seen))
     named = Counter(rank for event, _, _ in events for rank in dict.fromkeys(event.about))
     if not named:
+        return
+    if events and all(map(_counts_differ, (event for event, _, _ in events if event.about))):
+        yield from _of_other_count(evidence, events, named)
         return
     ops = {(event.op, event.more.get("peer_op")) for event, _, _ in events if event.op}
     cause = MISMATCH if any(one != other for one, other in ops) else SHAPE
@@ -50,7 +56,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _by_wrapper(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
     """FSDP compares all ranks and names the first two that differ; DDP compares each with rank 0."""
-    for kind, cause, what in ((ORDER, MISMATCH, "gathers other parameters"), (PARAMETERS, SHAPE, "has other sizes")):
+    kinds = (
+        (ORDER, MISMATCH, "gathers other parameters"),
+        (COUNTS, MISMATCH, "gathers other parameters, or in another order,"),
+        (PARAMETERS, SHAPE, "has other sizes"),
+    )
+    for kind, cause, what in kinds:
         events = [one for one in said if one[0].name == kind]
         if not events:
             continue
@@ -59,13 +70,73 @@ def _by_wrapper(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
         yield Hypothesis(
             cause,
             view.subject if view is not None else {},
-            f"{view.headline if view else 'A rank'} {what} than its peers, when the model is wrapped or first run",
+            f"{view.headline if view else 'A rank'} {what} than its peers"
+            + (", when the model is wrapped or first run" if kind != COUNTS else ""),
             tuple(quoted(*one) for one in events[:3]),
             ("mismatch_in_log",),
             would_change=("the same model and branch on every rank, and the error all the same",),
             ranks=frozenset(evidence.job.ranks),
             nodes=frozenset(evidence.nodes),
         )
+
+
+def _listed(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
+    """accelerate lists the shape of each process; the smaller side is odd."""
+    events = [one for one in said if one[0].name == LISTED]
+    if not events:
+        return
+    shapes = {rank: str(event.more.get("shape", "")) for event, _, _ in events for rank in event.about}
+    usual = Counter(shapes.values()).most_common(2)
+    draw = len(usual) < 2 or usual[0][1] == usual[1][1]
+    odd = [] if draw else sorted(rank for rank, one in shapes.items() if one != usual[0][0])
+    subject, called = shared([evidence.job.view(rank) for rank in odd]) if odd else ({}, "Ranks")
+    yield Hypothesis(
+        SHAPE,
+        subject,
+        f"{called} gave another shape than the others" if odd else "Ranks gave different shapes to one operation",
+        tuple(quoted(*one) for one in sorted(events, key=lambda one: not set(one[0].about) & set(odd))[:4]),
+        ("mismatch_in_log",),
+        would_change=("the same shapes on all ranks, and the error all the same",),
+        ranks=frozenset(evidence.job.ranks),
+        nodes=frozenset(evidence.nodes),
+    )
+
+
+def _counts_differ(event: LogEvent) -> bool:
+    """One call and size on both sides, and only the number of calls differs."""
+    here, there = event.seq, event.more.get("peer_seq")
+    same = event.op == event.more.get("peer_op") and _dims(event.more.get("peer_shape")) == event.sizes
+    return here is not None and isinstance(there, int) and here != there and bool(event.op) and same
+
+
+def _dims(told: object) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d{1,18}", str(told))[:16]) if told is not None else ()
+
+
+def _of_other_count(evidence: Evidence, events: list[Said], named: Counter[int]) -> Iterator[Hypothesis]:
+    """Who has made fewer calls than the others left one out, or the others made one more: most lines decide."""
+    odd = _most(named) if len(named) > 1 or sum(named.values()) > 1 else None
+    behind: set[int] = set()
+    for event, _, _ in events:
+        reporter, peer = event.more.get("reporter"), event.about[0] if event.about else None
+        fewer = reporter if (event.seq or 0) < int(event.more.get("peer_seq", 0)) else peer
+        behind |= {fewer} if isinstance(fewer, int) else set()
+    late = odd is not None and odd in behind
+    rank = odd if odd is not None else next(iter(behind)) if len(behind) == 1 else None
+    view = evidence.job.view(rank) if rank is not None else None
+    who = view.headline if view else "A rank"
+    yield Hypothesis(
+        MISSING if late else MISMATCH,
+        view.subject if view is not None else {},
+        f"{who} has made fewer calls than its peers"
+        if late
+        else f"{who} has made another number of calls than its peers",
+        tuple(quoted(*one) for one in events[:3]),
+        ("fewer_calls_in_log" if late else "other_count_in_log",),
+        would_change=("lines of the other ranks, which tell who is alone",),
+        ranks=frozenset(evidence.job.ranks),
+        nodes=frozenset(evidence.nodes),
+    )
 
 
 def _second(event: LogEvent) -> int | None:
@@ -77,7 +148,7 @@ def _second(event: LogEvent) -> int | None:
 def _unlike_zero(evidence: Evidence, events: list[Said]) -> int | None:
     """Who differs from rank 0; where several do, it is rank 0 that differs."""
     ranks = {event.rank for event, _, _ in events if event.rank is not None}
-    world = evidence.job.world_size or len(evidence.job.ranks)
+    world = max(evidence.job.world_size or len(evidence.job.ranks), max(ranks, default=0) + 1)
     if len(ranks) > 1:
         return 0
     return min(ranks, default=None) if world > 2 else None
@@ -130,4 +201,4 @@ def _most(named: Counter[int]) -> int | None:
     return top[0][0]
 
 
-RULE = Rule((MISMATCH, SHAPE), judge)
+RULE = Rule((MISMATCH, SHAPE, MISSING), judge)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._log_events import LogEvent, RankLog
-from probes.diagnosis.core import Evidence, Hypothesis, Rule, Seen
+from probes.catalog._replica_facts import NanValue
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.suspects import shared
 
@@ -19,6 +20,7 @@ Said = tuple[LogEvent, RankLog, Seen]
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     """Ranks that met NaN and then left something out are told one by one; those that only wrote of it together: a
     reduction hands NaN to all, so the one that wrote first says most."""
+    yield from _in_values(evidence)
     late = set(evidence.suspects) | {rank for stall in evidence.stalls.all for rank in stall.odd}
     first: dict[int, Said] = {}
     for event, log, seen in evidence.job.said("nan"):
@@ -38,6 +40,41 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     views = [evidence.job.view(rank) for rank in (alone[:1] if leads else alone)]
     signal = "loss_stays_nan" if any(_stays(evidence, first[rank]) for rank in alone) else "nan_in_log"
     yield _hypothesis(views, f"met NaN or infinity{when}", some, signal)
+
+
+def _in_values(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Tables and histories. A reduction hands NaN to all: whoever had it first, or alone, is where it came from."""
+    told = [(one, seen) for seen in evidence.of("job.nan_values") for one in seen.facts.values]
+    bad = [(one, seen) for one, seen in told if one.bad]
+    if not bad:
+        return
+    ranked = [(one, seen) for one, seen in bad if one.rank is not None]
+    first = min((one.step for one, _ in ranked if one.step is not None), default=None)
+    origin = sorted({one.rank for one, _ in ranked if one.step == first})
+    others = {one.rank for one, _ in told if one.rank is not None} - set(origin)
+    alone = bool(origin) and len(origin) <= len(others)
+    stays = any(one.stays for one, _ in bad)
+    signal = "loss_stays_nan" if stays else "nan_of_one_rank" if alone else "nan_in_log"
+    views = [evidence.job.view(rank) for rank in origin] if alone else []
+    subject, called = shared(views) if views else ({}, "The job")
+    some = [(one, seen) for one, seen in bad if not alone or one.rank in origin][:MOST]
+    yield Hypothesis(
+        CAUSE,
+        subject,
+        f"{called} has NaN or infinity" + (" before the others" if alone else ", and it stays so" if stays else ""),
+        tuple(Reason(_value(one), seen.ref) for one, seen in some),
+        (signal,),
+        would_change=("finite values before every reduction",),
+        ranks=frozenset(origin if alone else evidence.job.ranks),
+        nodes=frozenset(view.node for view in views),
+    )
+
+
+def _value(one: NanValue) -> str:
+    at = f" at step {one.step}" if one.step is not None else ""
+    whose = f" of rank {one.rank}" if one.rank is not None else ""
+    before = f", after {one.finite_before} numbers" if one.finite_before else ""
+    return f"{one.name}{whose} is no number{at}{before}"
 
 
 def _loss(evidence: Evidence, told: bool) -> Iterator[Hypothesis]:

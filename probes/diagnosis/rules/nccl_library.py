@@ -6,6 +6,7 @@ never ends (NVIDIA/nccl#1777) speak against it; the last is a consequence of wha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
@@ -15,12 +16,19 @@ from probes.diagnosis.log_evidence import node_of
 CAUSE = "nccl.library_fault"
 CRASHES = (-11, -6, -7, -4, -8)  # signals of a process that broke; signal(7)
 ABORTING = ("ncclCommAbort", "ncclCommDestroy", "commReclaim", "ncclCommRevoke")
+ASKS = ("ncclPollProxyResponse", "ncclProxyCallBlocking", "ncclProxyCallAsync")
+TAKES = ("ncclSocketAccept", "socketTryAccept", "socketFinalizeAccept", "ncclSocketProgress", "socketProgressState")
+BUSY, ABORT = 80.0, 6  # percent of a CPU, judgement: in its usual wait, poll(), it uses none; SIGABRT
+_IN_LIBRARY = re.compile(r"^(?:nccl|rccl|pnccl)[A-Z]|@lib[nr]ccl\.so|(?:^|::)nccl[A-Z]")
+# socketFinalizeAccept: somebody who speaks another language has connected, such as a scanner.
+_STRANGE = re.compile(r"wrong (?:magic|type) ")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _crashed(evidence)
     yield from _internal(evidence)
     yield from _aborting(evidence)
+    yield from _native(evidence)
 
 
 def _crashed(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -67,13 +75,55 @@ def _aborting(evidence: Evidence) -> Iterator[Hypothesis]:
             because = (Reason(f"rank {rank} stands in {inside.short}", view.ref("rank.stack")),)
             against = (Reason("it cleans up after a failure: what failed came before", because[0].reading),)
             yield _of(
-                evidence, rank, view.node, "stands in NCCL's own clean-up", because, "abort_does_not_end", against
+                evidence,
+                rank,
+                view.node,
+                "stands in NCCL's own clean-up",
+                because,
+                "abort_does_not_end",
+                against=against,
             )
 
 
+def _native(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Stacks of native code: a crash in the library, or its own service thread that no longer answers its rank."""
+    for seen in evidence.of("rank.native"):
+        rank = evidence.places.pids.get((seen.node, seen.facts.pid)) if seen.facts.pid else None
+        first = seen.facts.threads[0]
+        inside = next((frame for frame in first.frames[:12] if _IN_LIBRARY.search(frame)), "")
+        if -seen.facts.signal in CRASHES and seen.facts.signal != ABORT and inside:
+            because: tuple[Reason, ...] = (Reason(f"signal {seen.facts.signal} in {inside}", seen.ref),)
+            yield _of(evidence, rank, seen.node, f"crashed inside NCCL ({inside})", because, "crash_in_library")
+            continue
+        if aborts := next((one for one in seen.facts.threads if one.calls(*ABORTING)), None):
+            told_so = (Reason(f"thread {aborts.tid} stands in {aborts.calls(*ABORTING)}", seen.ref),)
+            against = (Reason("it cleans up after a failure: what failed came before", seen.ref),)
+            says = "stands in NCCL's own clean-up"
+            yield _of(evidence, rank, seen.node, says, told_so, "abort_does_not_end", against=against)
+            continue
+        asks = [one for one in seen.facts.threads if one.calls(*ASKS)]
+        serves = next((one for one in seen.facts.threads if one.calls("ncclProxyService") and one.calls(*TAKES)), None)
+        if not asks or serves is None:
+            continue
+        thread = f"thread {serves.tid} ({serves.name or 'NCCL Service'})"
+        told = [Reason(f"{thread} is in {serves.calls(*TAKES)}, its rank waits in {asks[0].calls(*ASKS)}", seen.ref)]
+        signals = ["proxy_serves_not"]
+        for load in evidence.of("host.load"):
+            busy = [one for one in load.facts.processes if one.pid == serves.tid and (one.cpu_percent or 0) >= BUSY]
+            if busy and load.node == seen.node:
+                told.append(Reason(f"{thread} uses {busy[0].cpu_percent:.0f} % of a CPU", load.ref))
+                signals.append("proxy_spins")
+        strange = [one for one in evidence.job.said("nccl_warn") if _STRANGE.search(one[0].text)]
+        if strange := [one for one in strange if node_of(evidence, one) in (seen.node, "")]:
+            told += [quoted(*one) for one in strange[:2]]
+            signals.append("stranger_connected")
+        says = "waits for NCCL's own service thread, which is stuck in taking a connection"
+        yield _of(evidence, rank, seen.node, says, tuple(told), *signals)
+
+
 def _of(
-    evidence: Evidence, rank: int | None, node: str, says: str, because: tuple[Reason, ...], signal: str,
-    against: tuple[Reason, ...] = (),
+    evidence: Evidence, rank: int | None, node: str, says: str, because: tuple[Reason, ...],
+    *signals: str, against: tuple[Reason, ...] = (),
 ) -> Hypothesis:  # fmt: skip
     subject: dict[str, str | int] = {"node": node} if node else {}
     view = evidence.job.view(rank) if rank is not None else None
@@ -85,7 +135,7 @@ def _of(
         subject,
         f"{who} on {node or 'a node'} {says}",
         because,
-        (signal,),
+        signals,
         against=against,
         would_change=("the same crash with another version of NCCL", "an Xid on its GPU or memory that ran out"),
         ranks=frozenset({rank}) if rank is not None else frozenset(evidence.job.ranks),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from probes.catalog._env_facts import OFTEN, OWN_ENDS, OWN_NAMES
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, odd_ones, whom
+from probes.diagnosis.log_evidence import Said, everyone, listed, node_at, node_of, odd_ones, whom
+from probes.diagnosis.ranking import likelihoods
 
 CAUSE = "nccl.env_mismatch"
 # These choose what goes over the wire or who connects to whom: NCCL's manual, chapter Environment Variables.
@@ -15,8 +17,15 @@ MUST_MATCH = frozenset(
     ("NCCL_PROTO", "NCCL_ALGO", "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
         "NCCL_SHM_DISABLE", "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS",
         "NCCL_MAX_CTAS", "NCCL_CROSS_NIC", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_CUMEM_ENABLE",
-        "NCCL_NTHREADS", "NCCL_PXN_DISABLE")
+        "NCCL_NTHREADS", "NCCL_PXN_DISABLE", "NCCL_TUNER_PLUGIN", "RCCL_MSCCL_ENABLE")
 )  # fmt: skip
+COMPARED = ("NCCL_", "RCCL_", "TORCH_NCCL_", "FI_", "UCX_", "GLOO_", "LD_")
+PATHS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_LIBRARY = re.compile(
+    r"nccl|rccl|ofi|efa|libfabric|ucx|hpcx|sharp|cuda|rocm|gdr", re.I
+)  # what NCCL loads, or its plug-ins
+_RANK = re.compile(r"rank \d{1,7}")
+_WHOLE = re.compile(r"rank \d{1,7}|the (?:first|second)")  # a process has all that it was given
 Told = dict[str, tuple[str, Reason]]  # node -> value, where it stands
 
 
@@ -28,27 +37,34 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         told.setdefault(name, {}).update(values)
     for name, values in _written(evidence).items():
         told.setdefault(name, {}).update(values)
-    for name, values in told.items():
-        yield from _differs(evidence, name, values)
+    yield from _differing(evidence, told)
     yield from _only_there(evidence, {name: set(values) for name, values in told.items()})
 
 
 def _written(evidence: Evidence) -> dict[str, Told]:
-    """What `env` or nccl.conf of each node holds, where as many files of each node were brought: not set is a value."""
-    nodes: dict[str, list[Seen]] = {}
+    """What environments and nccl.conf hold, by node, pod or rank, where as many of each were brought: not set is a
+    value too."""
+    owners: dict[str, list[tuple[Mapping[str, str], str]]] = {}
+    partly: set[str] = set()  # of a pod's specification: its image may set more
     for seen in evidence.of("host.settings"):
         if seen.node and seen.facts.env:
-            nodes.setdefault(seen.node, []).append(seen)
-    names = {name for some in nodes.values() for seen in some for name in seen.facts.env if name.startswith("NCCL_")}
-    if len(nodes) < 2 or len({len(some) for some in nodes.values()}) > 1:
+            node = node_at(evidence, seen.node) or seen.node
+            owners.setdefault(node, []).append((seen.facts.env, seen.ref))
+        for owner, env in seen.facts.envs.items():
+            owners.setdefault(owner, []).append((env, seen.ref))
+            partly |= {owner} if not _WHOLE.fullmatch(owner) else set()
+    names = {name for some in owners.values() for env, _ in some for name in env if name.startswith(COMPARED)}
+    if len(owners) < 2 or len({len(some) for some in owners.values()}) > 1:
         return {}
     found: dict[str, Told] = {}
-    for name in names:
-        for node, some in nodes.items():
-            seen = next((one for one in some if name in one.facts.env), some[0])
-            value = seen.facts.env.get(name, "")
-            says = f"{name} is {value!r} on {node}" if value else f"{name} is not set on {node}"
-            found.setdefault(name, {})[node] = (value, Reason(says, seen.ref))
+    for name in sorted(names):
+        for owner, some in owners.items():
+            env, ref = next((one for one in some if name in one[0]), some[0])
+            if name not in env and owner in partly:
+                continue
+            value = env.get(name, "")
+            says = f"{name} is {value!r} on {owner}" if value else f"{name} is not set on {owner}"
+            found.setdefault(name, {})[owner] = (value, Reason(says[:300], ref))
     return found
 
 
@@ -154,25 +170,56 @@ def _environment(evidence: Evidence) -> dict[str, Told]:
     return found
 
 
-def _differs(evidence: Evidence, name: str, told: Told) -> Iterator[Hypothesis]:
-    values: dict[str, object] = {node: value for node, (value, _) in told.items()}
-    if len(set(values.values())) < 2 or name in OFTEN | OWN_NAMES:
-        return
-    if name.endswith(OWN_ENDS) and name not in MUST_MATCH:
-        return
-    odd = odd_ones(values)
-    listed_values = ", ".join(f"{value or 'not set'} on {node}" for node, value in sorted(values.items())[:4])
-    shown = [told[node][1] for node in dict.fromkeys((*odd, *values))]
-    yield Hypothesis(
-        CAUSE,
-        whom(odd),
-        f"{name} differs between nodes: {listed_values}",
-        tuple(shown[:4]),
-        ("setting_must_match" if name in MUST_MATCH else "setting_differs",),
-        would_change=(f"{name} the same on every node",),
-        ranks=everyone(evidence),
-        nodes=frozenset(odd),
-    )
+def _differing(evidence: Evidence, told: dict[str, Told]) -> Iterator[Hypothesis]:
+    """Settings that differ on the same nodes or ranks are one fault."""
+    found: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for name, one in told.items():
+        values: dict[str, object] = {owner: value for owner, (value, _) in one.items()}
+        if len(set(values.values())) > 1 and (signal := _signal(name, [value for value, _ in one.values()])):
+            found.setdefault(tuple(sorted(odd_ones(values))), []).append((name, signal))
+    networks = {str(one[0].name) for one in evidence.job.said("nccl_net") if "Using network" in one[0].text}
+    apart = ("networks_differ_too",) if len(networks) > 1 else ()
+    for odd, some in found.items():
+        some.sort(key=lambda item: -likelihoods()[item[1]]["ratio"])
+        first = told[some[0][0]]
+        values = {owner: value for owner, (value, _) in first.items()}
+        listed_values = ", ".join(f"{value or 'not set'} on {owner}" for owner, value in sorted(values.items())[:4])
+        shown = [told[name][owner][1] for name, _ in some[:3] for owner in dict.fromkeys((*odd[:2], *values))][:6]
+        more = f"; so do {', '.join(name for name, _ in some[1:4])}" if len(some) > 1 else ""
+        subject, nodes = _owner(evidence, odd)
+        yield Hypothesis(
+            CAUSE,
+            subject,
+            f"{some[0][0]} differs{'' if subject.get('rank') is not None else ' between nodes'}: {listed_values}{more}",
+            tuple(shown),
+            tuple(dict.fromkeys((*(signal for _, signal in some), *apart))),
+            would_change=(f"{some[0][0]} the same on every node",),
+            ranks=everyone(evidence),
+            nodes=nodes,
+        )
+
+
+def _signal(name: str, values: list[str]) -> str:
+    """How much it tells that this one differs; "" where that is usual."""
+    if name in OFTEN | OWN_NAMES:
+        return ""
+    if name in PATHS:
+        parts = [set(value.split(":")) for value in values]
+        apart = {part for some in parts for part in some if not all(part in one for one in parts)}
+        return "library_path_differs" if any(_LIBRARY.search(part) for part in apart) else ""
+    if name in MUST_MATCH:
+        return "setting_must_match"
+    return "" if name.endswith(OWN_ENDS) else "setting_differs"
+
+
+def _owner(evidence: Evidence, odd: Sequence[str]) -> tuple[dict[str, str | int], frozenset[str]]:
+    """Whom it is about: a rank, the node of all these ranks, or nodes."""
+    ranks = [int(one[5:]) for one in odd if _RANK.fullmatch(one)]
+    views = [evidence.job.view(rank) for rank in ranks]
+    nodes = {view.node for view in views} | {one for one in odd if not _RANK.fullmatch(one)}
+    if len(odd) == 1 and views:
+        return dict(views[0].subject), frozenset(nodes - {""})
+    return dict(whom(nodes)), frozenset(nodes - {""})
 
 
 RULE = Rule((CAUSE,), judge)

@@ -60,13 +60,29 @@ def aborted_at_exit(evidence: Evidence) -> set[int]:
 
 def own_exceptions(evidence: Evidence) -> list[Said]:
     """Tracebacks that are not about another rank's end, the earliest first by corrected time; those without last."""
-    found = [one for one in evidence.job.said("traceback") if not _of_others(one[0])]
+    found = [one for one in _ended_so(evidence) if not _of_others(one[0])]
     return sorted(found, key=lambda one: at if (at := when(evidence, one)) is not None else float("inf"))
+
+
+def _ended_so(evidence: Evidence) -> Iterator[Said]:
+    """Tracebacks without those over which another was raised that is about others: that one ended the process."""
+    written: dict[tuple[int, int | None], list[Said]] = {}
+    for one in evidence.job.said("traceback"):
+        written.setdefault((id(one[1]), one[0].rank), []).append(one)
+    for some in written.values():
+        last: Said | None = None  # of the chain
+        for one in sorted(some, key=lambda one: one[0].line or one[0].offset or 0, reverse=True):
+            last = last or one
+            if last is one or not _of_others(last[0]):
+                yield one
+            if not one[0].more.get("chained"):
+                last = None
 
 
 def _of_others(event: LogEvent) -> bool:
     return (
         event.secondary
+        or event.more.get("within") == "rendezvous"
         or event.rank is None
         or event.name.rpartition(".")[2] in OF_OTHERS
         or any(words in event.text for words in WORDS_OF_OTHERS)

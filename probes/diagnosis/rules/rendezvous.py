@@ -15,6 +15,11 @@ from probes.diagnosis.log_evidence import Said, before, everyone, listed, node_a
 CAUSE, BLOCKED = "fw.rendezvous_failed", "net.bootstrap_blocked"
 # The first is a clean end; the second comes after the rendezvous was over for some other reason.
 HARMLESS = ("RendezvousGracefulExit", "RendezvousClosed")
+ERRORS = {
+    "RendezvousTimeoutError": "not all members came in time",
+    "EtcdConnectionError": "etcd, which the nodes meet at, could not be reached",
+    "RendezvousConnectionError": "the store of the rendezvous could not be reached",
+}
 _PORT = re.compile(r"(?:\[::\]:|0\.0\.0\.0:|\bport:? )(\d{2,5})\b")
 _REMOTE = re.compile(r"remote=\[?([A-Za-z0-9][\w.-]{0,80})\]?:(\d{2,5})\b")
 NO_ROUTE, TIMED_OUT, REFUSED = (101, 113), (110,), (111,)  # errno(3)
@@ -48,7 +53,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         says = f"the name of the store's node, {unknown[0][0].peer}, has no address"
         yield _failed(evidence, unknown, says, nodes, "name_not_found")
     if errors:
-        says = f"the members did not agree ({errors[0][0].name})"
+        says = f"{ERRORS.get(errors[0][0].name, 'the members did not agree')} ({errors[0][0].name})"
         yield _failed(evidence, errors, says, set(), "rendezvous_error")
     elif lost := [one for one in said if one[0].name in ("keep-alive", "dead")]:
         nodes = {node_at(evidence, one[0].peer) or one[0].peer or node_of(evidence, one) for one in lost}

@@ -8,7 +8,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.times import times_of
 
 LIBRARY, EXITED = "nccl.library_fault", "fw.rank_exited"
-TRAINS = ("python", "pt_", "torchrun")
+TRAINS = ("python", "pt_", "torchrun", "NCCL ", "RCCL ")
 OF_NCCL = ("libnccl", "librccl")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._log_events import LogEvent
-from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone
 
 CAUSE = "fw.timeout_too_short"
 NEAR = 0.8  # of the limit; judgement
+AT_WORK_W, FULL = 250.0, 90  # judgement: GPUs that wait in a collective draw 90 to 200 W at full use (recorded)
 LOW_MS = 60_000  # judgement: limits are minutes; torch's own are 10 and 30 min
 
 
@@ -45,6 +46,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if not signals:
         return
     signals += ["limit_is_low"] if limit <= LOW_MS else []
+    at_work = _gpus_at_work(evidence)
+    signals += ["gpus_worked_until_limit"] if at_work else []
     near = longest is not None and longest[0] >= NEAR * limit
     says = f"a step takes {longest[0] / 1000:.0f} s" if longest and near else "the work ended after it"
     if slow is not None and signals[0] == "phase_near_limit":
@@ -53,7 +56,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         CAUSE,
         {},
         f"The limit of {limit / 1000:.0f} s for a collective is too short: {says}",
-        tuple(quoted(*one) for one in (*because, *waited[:2])),
+        (*(quoted(*one) for one in (*because, *waited[:2])), *at_work),
         tuple(signals),
         would_change=("a rank that stands at the same place for longer than any step takes",),
         ranks=everyone(evidence),
@@ -67,9 +70,21 @@ def _ended_after_all(event: LogEvent) -> bool:
     return isinstance(completed, int) and event.seq is not None and completed >= event.seq > 0
 
 
+def _gpus_at_work(evidence: Evidence) -> list[Reason]:
+    """Every GPU of which anything tells computed, and did not only wait: then it draws less than half of this."""
+    told = [(seen, gpu) for seen in evidence.of("gpu.dmon") for gpu in seen.facts.gpus]
+    if not told or any((gpu.power_w or 0) < AT_WORK_W or (gpu.sm_percent or 0) < FULL for _, gpu in told):
+        return []
+    least = min(gpu.power_w for _, gpu in told)
+    return [Reason(f"{len(told)} GPUs compute until then, at {least:.0f} W or more", told[0][0].ref)]
+
+
 def step_ms(event: LogEvent) -> float | None:
-    """How long a step takes, as a bar or Megatron prints it."""
-    if isinstance(ms := event.more.get("step_ms"), int):
+    """How long a step takes, as a bar or Megatron prints it, or by the times at which steps are told."""
+    for key in ("steady_ms", "step_ms"):
+        if isinstance(ms := event.more.get(key), int):
+            return float(ms)
+    if "rate" not in event.more and isinstance(ms := event.more.get("apart_ms"), int):
         return float(ms)
     rate, per = event.more.get("rate"), event.more.get("per")
     try:

@@ -33,7 +33,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             if words in text:
                 found.setdefault((cause, signal, says), {}).setdefault(rank, reason)
     for (cause, signal, says), by_rank in found.items():
-        if signal == "unwaited_at_exit" and len(by_rank) > 1 and not _failed(evidence):
+        if signal == "unwaited_at_exit" and _all_wrote(evidence, set(by_rank)) and not _failed(evidence):
             signal = "unwaited_at_regular_exit"
         views = [evidence.job.view(rank) for rank in sorted(rank for rank in by_rank if rank is not None)]
         subject, called = shared(views) if views else ({}, "A rank")
@@ -49,6 +49,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         )
 
 
+def _all_wrote(evidence: Evidence, ranks: set[int | None]) -> bool:
+    """Whether several ranks wrote it, or each whose log is here."""
+    return len(ranks) > 1 or {event.rank for event, _, _ in evidence.job.events} - {None} <= ranks
+
+
 def _failed(evidence: Evidence) -> bool:
     """Whether any log tells of an error: who is ended in the middle of a step leaves collectives without a wait."""
     harmless = QUIET | {"unwaited", "nccl_warn", "ranks_restarted"}
@@ -58,7 +63,7 @@ def _failed(evidence: Evidence) -> bool:
 def _lines(evidence: Evidence) -> Iterator[tuple[str, int | None, Reason]]:
     """Errors, and the last lines of each log, with the rank that wrote them."""
     for event, log, seen in evidence.job.said(
-        "traceback", "cuda_error", "fatal_signal", "ddp_unused", "nan", "unwaited"
+        "traceback", "cuda_error", "fatal_signal", "ddp_unused", "nan", "unwaited", "stream_race"
     ):
         yield f"{event.name}: {event.text}", event.rank, quoted(event, log, seen)
     for seen in evidence.of("rank.log"):

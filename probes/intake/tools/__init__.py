@@ -22,6 +22,7 @@ class Tool:
     """`fits` sees the first 64 KiB of the text and the file's name, and must be quick and sure: prose that quotes the
     tool is none of its output. `read` gives the facts or raises ParseError. `host`: the node that the text names, "".
 
+    `beside`: it reads what any text may hold besides what it is, such as a log; it never decides what a file is.
     `findings` judges the facts of one node; None: the probe of that name does. `named` adds what only the file's path
     tells, such as the interface of `ethtool-S.eth0.txt`.
     """
@@ -33,6 +34,7 @@ class Tool:
     findings: Callable[[Any], Iterable[Finding]] | None = None
     host: Callable[[str], str] = lambda text: ""
     named: Callable[[Any, str], Any] = lambda facts, path: facts
+    beside: bool = False
 
 
 @functools.cache
@@ -51,9 +53,14 @@ def facts_of_tool(probe: str) -> Any:
 
 def tool_of(head: str, name: str) -> Tool | None:
     """The first tool whose output this is."""
-    return next((tool for tool in tools() if tool.fits(head, name)), None)
+    return next((tool for tool in tools() if not tool.beside and tool.fits(head, name)), None)
 
 
 def tools_of(head: str, name: str) -> tuple[Tool, ...]:
     """Every tool whose output this is: `uptime` tells load and boot, `lspci -vvv` devices and access control."""
-    return tuple(tool for tool in tools() if tool.fits(head, name))
+    return tuple(tool for tool in tools() if not tool.beside and tool.fits(head, name))
+
+
+def beside(head: str, name: str) -> tuple[Tool, ...]:
+    """Every tool that finds something in a text of any kind."""
+    return tuple(tool for tool in tools() if tool.beside and tool.fits(head, name))

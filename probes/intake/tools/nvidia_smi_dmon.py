@@ -14,7 +14,7 @@ from probes.catalog._host_facts import Dmon, Sampled
 from probes.core import ParseError, lines_of
 from probes.intake.tools import Tool
 
-_HEAD = re.compile(r"# {0,4}(?:Date {1,9}Time {1,9})?gpu {1,9}(?!pid)(?:pwr|gtemp|sm|rxpci|mclk)\b")
+_HEAD = re.compile(r"# {0,4}(?:Date {1,9})?(?:Time {1,9})?gpu {1,9}(?!pid)(?:pwr|gtemp|sm|rxpci|mclk)\b")
 MOST = 100_000
 
 

@@ -28,6 +28,7 @@ _PAIR = re.compile(
     r"[^\n%]{0,80}?\b(\d{2,5})\b[^\n%]{0,60}?[ :=](\d{1,3})(?:\.\d{1,4})?% (?:packet )?loss"
 )
 _RESUME = re.compile(r"^\s{1,12}Resume: pmtu (\d{1,6})")
+_LESS = re.compile(r"^\s{0,4}\d{1,3}\??:\s{1,4}\S.{0,120}?\bpmtu (\d{1,6})")  # a hop that told it
 _LOCALHOST = re.compile(r"^\s{0,4}1\?: \[LOCALHOST\]\s{1,60}pmtu (\d{1,6})")
 
 
@@ -41,7 +42,8 @@ def fits(head: str, name: str) -> bool:
 
 def read(text: str) -> Settings:
     found: list[Ping] = []
-    peer, size, smaller, router, whole = "", 0, None, False, 0
+    peer, size, smaller, router, whole, less = "", 0, None, False, 0, 0
+    traced = "[LOCALHOST]" in text
     for line in lines_of(text, 300):
         if one := _BEGIN.match(line):
             peer, size = one[2] or one[1], int(one[4] or int(one[3]) + 28)
@@ -56,13 +58,23 @@ def read(text: str) -> Settings:
         elif one := _PAIR.match(line):
             found.append(Ping(clean(one[2]), int(one[3]) + 28, 100, 100 - min(int(one[4]), 100), source=clean(one[1])))
         elif one := _LOCALHOST.match(line):
-            whole = int(one[1])
+            found += _traced(whole, less)
+            whole = less = int(one[1])
+        elif whole and (one := _LESS.match(line)):
+            less = min(less, int(one[1]))
         elif (one := _RESUME.match(line)) and whole:
             less = int(one[1])
             found.append(Ping("", whole, 1, int(less >= whole), less if less < whole else None, less < whole))
-    if not found:
+            whole = less = 0
+    found += _traced(whole, less)
+    if not found and not traced:
         raise refuse("what ping or tracepath prints", text)
     return Settings(pings=tuple(found[:5000]))
+
+
+def _traced(whole: int, less: int) -> list[Ping]:
+    """A run of tracepath that somebody stopped: only what a router told counts."""
+    return [Ping("", whole, 1, 0, less, True)] if less < whole else []
 
 
 TOOL = Tool("ping", "host.settings", fits, read, quiet, host_in)

@@ -1,11 +1,13 @@
-"""Connections tried by hand: nc -z, ncat, curl and bash's /dev/tcp.
+"""Connections tried by hand: nc -z, also of busybox, ncat, curl, wget and bash's /dev/tcp; ports that nmap looked at.
 
-Source   nc(1) of OpenBSD and Debian, ncat(1), curl(1), bash(1); the words of errors are those of strerror(3)
+Source   nc(1) of OpenBSD and Debian, ncat(1), curl(1), bash(1), nmap(1), its states of ports and -oG;
+         the words of errors are those of strerror(3)
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probes.catalog._net_facts import Reach, Settings
 from probes.core import clean, lines_of
@@ -26,30 +28,75 @@ _FAILED = tuple(
         rf"curl: \(\d{{1,2}}\) .{{0,20}}[cC]onnect to {_PEER} port {_PORT}.{{0,40}}?: ",
         rf"bash: (?:line \d{{1,4}}: )?/dev/tcp/{_PEER}/{_PORT}: ",
         rf"(?:\(UNKNOWN\) )?{_PEER}{_ADDRESS} {_PORT} \([\w?-]{{1,20}}\) : ",
+        rf"nc: {_PEER} \([\w.:-]{{2,60}}:{_PORT}\): ",  # busybox
+        rf"wget: can't connect to remote host \({_PEER}\)(?: port {_PORT})?: ",
     )
 )
 _OPENED = (
     re.compile(rf"Connection to {_PEER}{_ADDRESS} {_PORT} port .{{0,30}}succeeded"),
     re.compile(rf"(?:\(UNKNOWN\) )?{_PEER}{_ADDRESS} {_PORT} \([\w?-]{{1,20}}\) open$"),
     re.compile(rf"Ncat: Connected to {_PEER}:{_PORT}\."),
+    re.compile(rf"{_PEER} \([\w.:-]{{2,60}}:{_PORT}\) open$"),  # busybox
 )
+_TELNET = re.compile(
+    r"^Trying ([\w.:-]{2,60}?)\.\.\.\n(?:Connected to ([\w.-]{1,100})|telnet: [^\n]{0,80}?: "
+    rf"{_WHY.replace('(?P<why>', '(')})",
+    re.M,
+)
+_NMAP = re.compile(r"Nmap scan report for ([\w.-]{1,100})(?: \(([0-9a-fA-F:.]{2,45})\))?")
+_STATE = re.compile(r"(\d{1,5})/(?:tcp|udp)\s{1,12}(open|closed|filtered)\b")
+_GREPPABLE = re.compile(r"Host: (\S{2,60}) \(([\w.-]{0,100})\)\s{1,8}Ports: (.{1,2000})$")
+_GREPPED = re.compile(r"(\d{1,5})/(open|closed|filtered)/tcp/")
+_STATES = {"open": "", "closed": "refused", "filtered": "timed out"}  # nmap(1)
 
 
 def fits(head: str, name: str) -> bool:
     if " NCCL " in head or "[rank" in head:
         return False
-    return any(one.match(line) for line in lines_of(head[:16384], 300) for one in (*_FAILED, *_OPENED))
+    if _TELNET.search(head[:4096]):
+        return True
+    shapes = (*_FAILED, *_OPENED, _NMAP, _GREPPABLE)
+    return any(one.match(line) for line in lines_of(head[:16384], 300) for one in shapes)
 
 
 def read(text: str) -> Settings:
     found: list[Reach] = []
-    for line in lines_of(text, 300):
+    peer = ""  # of nmap's report
+    for host, open_to, why in _TELNET.findall(text[:65_536]):
+        found.append(Reach(clean(open_to or host).rstrip("."), 0, _kind(why)))
+    for line in lines_of(text, 2000):
         one = next((told for pattern in (*_FAILED, *_OPENED) if (told := pattern.match(line))), None)
-        if one and int(one["port"]) < 65_536:
+        if one is None and (report := _nmap(line, peer)):
+            peer = report[0] or peer
+            found += report[1]
+        elif one and (port := one["port"]) and int(port) < 65_536:
             found.append(Reach(clean(one["peer"]), int(one["port"]), _kind(one.groupdict().get("why") or "")))
     if not found:
         raise refuse("what nc prints of a connection", text)
     return Settings(reaches=tuple(found[:5000]))
+
+
+def named(facts: Settings, path: str) -> Settings:
+    """The port that telnet was asked for: only its command tells it."""
+    asked = re.search(r"telnet_([\w.-]{1,100}?)_(\d{2,5})(?:_|$|\.)", path)
+    if asked is None or int(asked[2]) > 65_535:
+        return facts
+    tries = (replace(one, peer=asked[1], port=int(asked[2])) if one.port == 0 else one for one in facts.reaches)
+    return replace(facts, reaches=tuple(tries))
+
+
+def _nmap(line: str, peer: str) -> tuple[str, list[Reach]] | None:
+    """(the host that a report begins with, ports that a line tells)."""
+    if host := _NMAP.match(line):
+        return clean(host[1]), []
+    if row := _GREPPABLE.match(line):
+        ports = _GREPPED.findall(row[3])
+        return "", [
+            Reach(clean(row[2] or row[1]), int(port), _STATES[how]) for port, how in ports if int(port) < 65_536
+        ]
+    if (state := _STATE.match(line)) and peer and int(state[1]) < 65_536:
+        return "", [Reach(peer, int(state[1]), _STATES[state[2]])]
+    return None
 
 
 def _kind(why: str) -> str:
@@ -59,4 +106,4 @@ def _kind(why: str) -> str:
     return "refused" if "refused" in low else "no route" if "route" in low or "unreachable" in low else "timed out"
 
 
-TOOL = Tool("reach", "host.settings", fits, read, quiet, host_in)
+TOOL = Tool("reach", "host.settings", fits, read, quiet, host_in, named)

@@ -56,11 +56,14 @@ def _detailed(socket: Socket, line: str) -> Socket:
     if not told:
         return socket
     again = _AGAIN.search(line)
+    sent = re.search(r" bytes_retrans:(\d{1,15})", line)
+    times = int(again[1]) if again else int(sent[1]) // told["mss"] if sent and told.get("mss") else 0
     return replace(
         socket,
+        probes_window="timer:(persist" in socket.process,
         mss=told.get("mss"),
         backoff=told.get("backoff", 0),
-        retransmits=int(again[1]) if again else 0,
+        retransmits=times,
         acked=told.get("bytes_acked"),
     )
 

@@ -31,6 +31,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("NCCL", r"^ii {1,4}libnccl2 {1,40}" + _V),
         ("NCCL", r"^libnccl-" + _V),
         ("NCCL", r"^(?:\[pip3\] )?nvidia-nccl-cu\d{2}(?:==|\s{1,40})" + _V),
+        ("NCCL", r"libnccl\.so\.2 -> \S{0,100}libnccl\.so\." + _V),
         ("torch", r"^(?:\[pip3\] )?torch(?:==|\s{1,60})" + _V),
         ("torch", r"^PyTorch version: " + _V),
         ("CUDA", r"^Cuda compilation tools, release [\d.]{3,6}, V" + _V),
@@ -53,7 +54,14 @@ _LIST = re.compile(
 )
 
 
+_TUPLE = re.compile(r"\((\d{1,2}), (\d{1,3}), (\d{1,3})\)\s{0,8}")  # torch.cuda.nccl.version()
+
+
 def _fits(head: str, name: str) -> bool:
+    if _TUPLE.fullmatch(head):
+        return "nccl" in name
+    if "libnccl.so.2 -> " in head:
+        return True
     if _SURE.search(head[:8192]):
         return any(pattern.search(head) for _, pattern in _PATTERNS)
     lines = [line for line in head[:32768].splitlines() if line.strip()][:200]
@@ -63,6 +71,8 @@ def _fits(head: str, name: str) -> bool:
 
 def read(text: str) -> Versions:
     found: dict[str, str] = {}
+    if bare := _TUPLE.fullmatch(text):
+        return Versions({"NCCL": ".".join(bare.groups())})
     for component, pattern in _PATTERNS:
         if component not in found and (hit := pattern.search(text[:4_194_304])):
             found[component] = clean(hit[1])[:60]
