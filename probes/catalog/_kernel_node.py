@@ -259,7 +259,19 @@ class NodeLines:
         up = "link up" in lower or "link active" in lower
         if not up and "link down" not in lower:
             return False
-        name = words[1].rstrip(":")[:32] if len(words) > 1 and words[1].endswith(":") else ""
+        return self._link(
+            line, device, words[1].rstrip(":")[:32] if len(words) > 1 and words[1].endswith(":") else "", up
+        )
+
+    def _nic_link(self, line: Line) -> bool:
+        """Of bnxt_en, ice, i40e, ixgbe: `bnxt_en 0000:21:00.0 eth2: NIC Link is Down`."""
+        before, _, after = line.text.partition(": NIC Link is ")
+        words = before.split(" ")[-2:]
+        if len(words) < 2 or not words[0][:4].isalnum() or words[0].count(":") != 2:
+            return False
+        return self._link(line, words[0][:32], words[1][:32], after[:2].lower() == "up")
+
+    def _link(self, line: Line, device: str, name: str, up: bool) -> bool:
         known = self.tally.find(Link, device, name)
         was_up = known is not None and known.fields["up"] is True
         record = self.tally.count(Link, (device, name), line, device=device, name=name, drops=0, up=None)
@@ -285,6 +297,7 @@ class NodeLines:
         (("I/O error", "medium error, dev ", "critical target error, dev ", "EXT4-fs error"), _io_error),
         (("nvme nvme",), _nvme),
         (("mlx5_core ",), _mlx5),
+        ((": NIC Link is ",), _nic_link),
         (("file-max limit",), _file_max),
         (("] ",), _aer_detail),
     )

@@ -78,6 +78,19 @@ _ERRORS = (
         "NET/OFI",
         r"NET/OFI Unable to (?P<op>register memory).{0,60}?RC: -?(?P<code>\d{1,4}), Error: (?P<name>[A-Z][\w ]{2,60})",
     ),
+    shape(  # only what an adapter, or a limit, has too little of: ENOMEM, EAGAIN, EBUSY, EMFILE, ENOSPC
+        "ib_resource",
+        "NET/OFI",
+        r"NET/OFI (?:Couldn't|Could not|Unable to|Failed to) "
+        r"(?P<op>(?:enable|open|create|allocate|bind)[\w -]{3,40}?)\W{1,3}RC: -?(?P<code>1[126]|24|28)\b\W{1,3}"
+        r"(?i:error): (?P<name>[A-Z][\w ]{2,60})",
+    ),
+    shape(
+        "ib_resource",
+        "ibv_create_",
+        r"(?P<op>ibv_create_(?:qp|cq|srq)\w{0,4})(?:\(\))? failed[.:,]{0,1} ?(?:with )?"
+        r"errno[:= ]{1,2}(?P<code>1[126]|24|28)\b",
+    ),
     shape(
         "nccl_version_mismatch",
         "Mismatched NCCL version",

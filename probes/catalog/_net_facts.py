@@ -16,10 +16,11 @@ OVERHEAD = {"vxlan": 50, "geneve": 50, "ipip": 20, "sit": 20, "gre": 24, "gretap
 
 @dataclass(frozen=True, slots=True)
 class CounterSet:
-    """One look at the counters of one port. `kind` tells what `name` is: lid, guid, netdev, or hca.
+    """One look at the counters of one port. `kind` tells what `name` is: lid, guid, netdev, hca, or switch.
 
     `at`: seconds since the epoch, None where the text has no time. `label`: what else the tool calls the port; `peer`:
     the other end of its cable, as `name port 3`. Counters that sysfs has too are called as there (ib_counters.toml).
+    `node`: whose it is, where the text itself names several; of the kind switch, `name` is the switch's.
     """
 
     kind: str
@@ -29,6 +30,8 @@ class CounterSet:
     at: float | None = None
     label: str = ""
     peer: str = ""
+    node: str = ""
+    rate_gbps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class NetLink:
     over: str = ""  # the interface that carries the tunnel
     in_container: bool = False  # one end of a veth whose other end is in another network namespace
     speed_max_gbps: float | None = None  # the best mode that it supports
+    ecn: bool | None = None  # congestion notification of RoCE, at both its ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +165,17 @@ class Settings:
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit
     routes_missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """What one test between two nodes reached, in one unit for all of a file."""
+
+    a: str
+    b: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidths:
+    tests: tuple[Bandwidth, ...]

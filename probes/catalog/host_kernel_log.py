@@ -36,7 +36,8 @@ def _collect() -> Mapping[str, str]:
     words = (
         "nvrm", "xid", "nvidia", "nvswitch", "out of memory", "oom-kill", "oom_reaper", "killed process",
         "kill process", "memory: usage", "blocked for more", "blocked in i/o", "lockup", "rcu", "aer:",
-        "pcie bus error", "mce:", "edac", "hardware error", "machine check", "mlx5", "infiniband", "not responding",
+        "pcie bus error", "mce:", "edac", "hardware error", "machine check", "mlx5", "nic link is",
+        "infiniband", "not responding",
         ": server ", "i/o error", "medium error", "target error", "ext4-fs error", "read-only", "readonly", "xfs (",
         "nvme", "segfault", "traps:", "panic", "oops", "bug:", "kernel bug", "general protection", "divide error",
         "file-max limit", "been shut down", "ting down file", "amdgpu", "lustre", "beegfs", "ceph: ", "cifs: ", "mmfs",

@@ -21,6 +21,7 @@ _LAST = re.compile(r"(?:^|[^a-z])(?:after|post|second|end|later|now|new|t1|b)(?:
 _STAMP = re.compile(
     r"(?<!\d)(20\d\d)[-._]?([01]\d)[-._]?([0-3]\d)[-._ T]?([0-2]\d)[-._:h]?([0-5]\d)[-._:m]?([0-5]\d)(?!\d)"
 )
+_CLOCK = re.compile(r"(?<![\d.-])([0-2]\d)[-._:h]([0-5]\d)[-._:m]([0-5]\d)(?![\d-])")
 _EPOCH = re.compile(r"(?<!\d)(1[6-9]\d{8})(?!\d)")
 
 
@@ -69,6 +70,8 @@ def time_of(ref: str) -> float | None:
                 return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
         if found := _EPOCH.search(name):
             return float(found[1])
+        if found := _CLOCK.search(name):  # without its day
+            return int(found[1]) * 3600.0 + int(found[2]) * 60 + int(found[3])
     return None
 
 

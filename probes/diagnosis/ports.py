@@ -16,7 +16,7 @@ from probes.catalog._ib_fabric_facts import Device, guid_of
 from probes.catalog._ib_facts import IbPorts, Port, merged
 from probes.catalog._net_facts import CounterSet, NetLink
 from probes.diagnosis.core import Evidence, Seen
-from probes.diagnosis.looks import Change, Look, change, order_of, time_of
+from probes.diagnosis.looks import WEEK_S, Change, Look, change, order_of, time_of
 
 Key = tuple[str, str, int]  # node, HCA (or switch, with node ""), port
 _HCA = re.compile(r"^(\S{1,100})[ /:]+((?:mlx\d|hfi\d|bnxt_re|irdma|roce|rdmap|ibp)\w{0,20}|HCA-\d{1,2})$")
@@ -35,6 +35,7 @@ class PortView:
     looks: list[Look] = field(default_factory=list)
     peer: tuple[str, int] | None = None
     link: NetLink | None = None  # of its network interface
+    told_gbps: float | None = None  # its rate, as who brought its counters wrote
     _changes: dict[str, Change] | None = None
 
     @property
@@ -58,13 +59,14 @@ class PortView:
     def rate_gbps(self) -> float | None:
         if self.facts is not None and self.facts.rate_gbps is not None:
             return self.facts.rate_gbps
-        return self.link.speed_gbps if self.link is not None else None
+        return self.link.speed_gbps if self.link is not None and self.link.speed_gbps else self.told_gbps
 
     @property
     def changes(self) -> dict[str, Change]:
         """Counter -> what it did. Only counters that at least two looks have."""
         if self._changes is None:
-            timed = all(one.at is not None for one in self.looks)
+            times = [one.at for one in self.looks if one.at is not None]
+            timed = len(times) == len(self.looks) and (not times or max(times) - min(times) < WEEK_S)
             looks = sorted(self.looks, key=lambda one: (one.at or 0.0,) if timed else one.order)
             names = dict.fromkeys(name for one in looks for name in one.counters)
             found = {name: change(name, [one for one in looks if name in one.counters]) for name in names}
@@ -95,6 +97,7 @@ class Ports:
     ends: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     devices: dict[str, Device] = field(default_factory=dict)
     links: dict[tuple[str, str], tuple[NetLink, str]] = field(default_factory=dict)
+    lids: dict[str, str] = field(default_factory=dict)  # LID -> GUID
     _by_node: tuple[tuple[Key, ...], list[PortView], dict[str, list[PortView]]] = ((), [], {})
 
     @property
@@ -180,6 +183,7 @@ def _facts(found: Ports, seen: Seen, port: Port) -> None:
 def _fabric(found: Ports, evidence: Evidence) -> None:
     for seen in evidence.of("ib.fabric"):
         found.devices |= {one.guid: one for one in seen.facts.devices}
+        found.lids |= seen.facts.lids
         for link in seen.facts.links:
             names = {end: found.devices[end].name if end in found.devices else end for end in (link.a, link.b)}
             for mine, my_port, other, port in (
@@ -207,8 +211,9 @@ def _link(found: Ports, seen: Seen, link: NetLink) -> None:
 
 
 def _counted(found: Ports, seen: Seen, one: CounterSet, place: int) -> None:
-    view = _whose(found, seen, one)
+    view = _whose(found, seen, one, one.node or seen.node)
     view.ref = view.ref or seen.ref
+    view.told_gbps = one.rate_gbps or view.told_gbps
     at = one.at if one.at is not None else time_of(seen.ref)
     view.looks.append(Look(one.counters, at, order_of(seen.ref, place), seen.ref))
     if one.peer and view.peer is None:
@@ -216,13 +221,17 @@ def _counted(found: Ports, seen: Seen, one: CounterSet, place: int) -> None:
         view.peer = name, int(number) if number.isdecimal() else 0
 
 
-def _whose(found: Ports, seen: Seen, one: CounterSet) -> PortView:
+def _whose(found: Ports, seen: Seen, one: CounterSet, node: str) -> PortView:
+    if one.kind == "switch":
+        return _view(found, "", "", one.port or 0, switch=one.name)
     if one.kind == "hca":
-        known = found.of_device(seen.node, one.name) if one.name else None
-        return known or _view(found, seen.node, one.name or _only(found, seen.node), one.port or 1)
-    if one.kind == "netdev":
-        name = one.name or _only(found, seen.node)
-        return found.of_device(seen.node, name) or _view(found, seen.node, name, 1)
+        known = found.of_device(node, one.name) if one.name else None
+        return known or _view(found, node, one.name or _only(found, node), one.port or 1)
+    if one.kind == "switchport" and node:
+        return _view(found, "", "", one.port or 0, switch=node)
+    if one.kind in ("netdev", "switchport"):
+        name = one.name or _only(found, node)
+        return found.of_device(node, name) or _view(found, node, name, 1)
     if one.kind == "lid":
         return _by_lid(found, seen, one)
     guid = guid_of(one.name)
@@ -246,6 +255,8 @@ def _by_lid(found: Ports, seen: Seen, one: CounterSet) -> PortView:
     for view in found.of_nodes:
         if view.facts and view.facts.lid is not None and str(view.facts.lid) == one.name:
             return view
+    if (device := found.devices.get(found.lids.get(one.name, ""))) is not None:
+        return _by_name(found, seen, device.name, device.guid, one)
     return _view(found, seen.node, f"LID {one.name}", one.port or 1)
 
 

@@ -23,8 +23,9 @@ GOES_ON = ("nccl_init_start", "nccl_init_done", "nccl_version", "nccl_topology",
 MARGIN_S = 60.0  # judgement: logs of one moment are this close
 LONG_S = 6 * 3600.0  # judgement: what happened so long before the last sign of the job did not stop it
 STEP_S = 120.0  # judgement: a step that is under way may still end after a fault
+DATED = 1e9  # seconds since the epoch; a smaller number is a time of the day
 ZONES_S = 14 * 3600.0
-DAYS_S = 3 * 86400.0  # judgement: of an incident people bring what is hours old, seldom days
+DAYS_S = 3 * 86_400.0  # judgement: people look while the trouble is there or soon after, seldom days later
 AGO_S = 14 * 86_400.0  # judgement: nobody looks for the first time at a job that has stood for two weeks
 _FORMS = (
     "%Y-%m-%d %H:%M:%S",
@@ -88,6 +89,8 @@ class Times:
         self.looked = _looked(evidence)
         signs = ((event, seen.node, self._log(event, seen.node)) for event, _, seen in evidence.job.events)
         self.last_sign = _ends(signs, max)
+        looks = [one.at for seen in evidence.of("ib.counters") for one in seen.facts.sets if one.at and one.at > DATED]
+        self.counted: Ends = (None, max(looks, default=None))  # a time that somebody wrote, of which zone is not known
         # Of jobs that lost a node only: of one that ended otherwise a node may be started again long after its end.
         lost = (event for event, _, _ in evidence.job.said("scheduler_kill") if event.name == "NODE_FAIL")
         rows = (_SPAN.findall(event.text) for event in lost)
@@ -117,7 +120,12 @@ class Times:
             return "yes" if at < start - 1 else ""
         found: list[Old] = [
             _before(self.corrected(node, at), stamp, ends, margin, 0.0 if self.one_zone else ZONES_S)
-            for ends, margin in ((self.first, MARGIN_S), (self.last, STEP_S), (self.last_sign, LONG_S))
+            for ends, margin in (
+                (self.first, MARGIN_S),
+                (self.last, STEP_S),
+                (self.last_sign, LONG_S),
+                (self.counted, DAYS_S),
+            )
         ]
         if self.last_sign == (None, None):  # no log tells any time: then how long ago it was when somebody looked
             found.append(_before(self.corrected(node, at), stamp, self.looked, AGO_S, 0.0))

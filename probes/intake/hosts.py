@@ -8,9 +8,10 @@ Source   sos 4: sosreport-<host>[-<case>]-<date>-<letters>, sos/policies (build_
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
+from probes.intake.brought import NodeFile
 from probes.intake.names import KEYED, is_host, is_other, is_other_word, looks_like_a_node, named, stem
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
@@ -119,14 +120,15 @@ def alike(words: Iterable[str]) -> set[str]:
     return {word for group in groups.values() if len(group) > 1 for word in group}
 
 
-def of_names(paths: Iterable[PurePosixPath]) -> set[str]:
-    """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt, or ibstat_tz1.txt
-    and ibstat_tz2.txt."""
+def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
+    """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt, ibstat_tz1.txt and
+    ibstat_tz2.txt, or mlxlink_tz1_mlx5_0.json and mlxlink_tz2_mlx5_0.json."""
     words = [re.split(r"[._ ]+", stem(path.name)[:200]) for path in paths]
     last = [some[-1] for some in words if len(some) > 1 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[-1])]
     # mlxlink_oak11_mlx5_0.json: the tool, the node, and which part of it
     inner = [some[1] for some in words if len(some) > 2 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[1])]
-    return alike(_bare(some[0]) for some in words) | alike(last) | alike(inner)
+    lone = (one for path in paths if (one := _only(path)))
+    return alike(_bare(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone)
 
 
 _NO_NODE_FOLDER = re.compile(
@@ -160,6 +162,29 @@ def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
         and not _NO_NODE_FOLDER.fullmatch(folder.name)
         and named(PurePosixPath(folder.name)).rank is None
     }
+
+
+_DEVICE = re.compile(r"(?:mlx\d_(?:bond_?)?|bnxt_re|rdmap|rocep|ibp|irdma|efa_?)\w{0,12}(?![a-z0-9])", re.I)
+
+
+def _only(path: PurePosixPath) -> str:
+    """The one word of a file's name that is no tool, no adapter and no time; "" where there are several."""
+    words = re.split(r"[._+,@ ]+", _DEVICE.sub(" ", stem(path.name)[:200]))
+    left = [one for word in words if word and (one := _bare(word)) and not _NOT_NODE.fullmatch(one)
+            and not _PART.match(one) and not _TIME.search(one)]  # fmt: skip
+    return left[0] if len(left) == 1 and len(words) > 1 else ""
+
+
+def of_fabric(nodes: Iterable[NodeFile], folders: Iterable[PurePosixPath]) -> set[str]:
+    """Nodes that a sweep of the fabric names and that stand in the names of files or folders."""
+    nodes = list(nodes)
+    there = "\n".join({str(one.inside)[:400] for one in nodes} | {str(one)[:400] for one in folders})
+    names = {
+        device.name.rpartition(" ")[0].split(" ")[0]
+        for one in nodes if one.probe == "ib.fabric" and one.reading.facts is not None
+        for device in one.reading.facts.devices[:50_000] if device.kind == "hca" and " " in device.name
+    }  # fmt: skip
+    return {name for name in names if 2 < len(name) < 64 and is_host(name) and name in there}
 
 
 def _bare(word: str) -> str:

@@ -20,9 +20,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from probes.core import lines_of
-from probes.intake import bug_report, samples
+from probes.intake import bug_report
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
@@ -31,6 +32,7 @@ from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
 from probes.intake.tools import launch
 from probes.intake.watching import watched
+from probes.intake.when import moment_in
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS, MOST_NODES = 20_000, 1_024
@@ -54,17 +56,21 @@ _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", r
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
-_TIME = re.compile(r"\d\d:\d\d|\d{4}-\d\d")
+_TELLS = re.compile(
+    r"^# Port \w{0,12} ?counters: Lid|^NIC statistics:|port_xmit_wait|out_of_sequence|packet_seq_err|np_cnp_sent"
+    r"|rx_prio\d_|rx_discards_phy|link_down_events_phy|retrans_pkts|PortXmitWait", re.M
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file in a file. `nodes`: whose it is, () for nobody known; `label`: the command or heading."""
+    """A file in a file. `nodes`: whose it is, () for nobody known; `label`: the command or heading; `at`: the time in
+    the heading, seconds since the epoch."""
 
     nodes: tuple[str, ...]
     label: str
     text: str
-    at: float | None = None  # when it was seen, where a heading tells it
+    at: float | None = None
 
 
 def parts_of(text: str) -> list[Part]:
@@ -72,8 +78,6 @@ def parts_of(text: str) -> list[Part]:
     if bug_report.is_report(text):
         told = bug_report.sections(text)
         return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
-    if nodes := samples.by_node(text):
-        return [Part((node,), "", body) for node, body in nodes.items()]
     text = _SHELL.sub("", text)
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
@@ -84,6 +88,9 @@ def parts_of(text: str) -> list[Part]:
         return [Part((node,), label, told) for node, label, told in rows]
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
     known = alike(found[2].strip() for found in marked)
+    known |= alike(
+        found[2].split()[0].strip(":,") for found in marked if is_command(found[2].partition(" ")[2].strip())
+    )
     frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
     parts = list(_by_headings(text, known, frames)) if any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]
@@ -97,14 +104,18 @@ def _frame(marked: re.Match[str]) -> str:
 
 
 def _timed(parts: list[Part]) -> list[Part]:
-    """Outputs of counters with the time that `date` printed before them: between two looks the time matters."""
-    found, when = [], ""
+    """Outputs of counters with the time that `date`, a heading or a remark told before them: between two looks the
+    time matters."""
+    found, when = [], None
     for part in parts:
         told = part.text.strip()
-        if re.match(r"date(?:_|$)", part.label) and _TIME.search(told[:80]):
-            when = told.split("\n")[0][:80]
-        elif when and _COUNTS.search(part.label) and told[:1] not in "[{":
-            part = Part(part.nodes, part.label, f"{when}\n{part.text}", part.at)
+        alone = "\n" not in told or re.match(r"date(?:_|$)", part.label)
+        at = part.at if part.at is not None else when
+        if alone and (moment := moment_in(told.split("\n")[0][:200])) is not None and not _TELLS.search(told):
+            when = moment
+        elif at is not None and told[:1] not in "[{" and (_COUNTS.search(part.label) or _TELLS.search(told[:4096])):
+            stamp = datetime.fromtimestamp(at, UTC).isoformat()
+            part = Part(part.nodes, part.label, f"{stamp}\n{part.text}", at)
         found.append(part)
     return found
 
@@ -162,8 +173,7 @@ def _may_head(line: str) -> bool:
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
     home = nodes = ()  # type: tuple[str, ...]
-    label, body, now, loop = "", list[str](), Asked(), frozenset[str]()
-    seen: float | None = None
+    label, body, now, loop, when = "", list[str](), Asked(), frozenset[str](), None
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
@@ -174,13 +184,14 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
             at += 1
             continue
         if any(line.strip() for line in body):
-            yield from _cut(nodes, label, body, now, seen)
+            yield from _cut(nodes, label, body, now, when)
             count += 1
         if turn or found is None:  # the loop's next turn, of the same command
             nodes, body = (turn,), []
             at += 1
             continue
         taken, who, command = found
+        when = look.at if (look := watched(lines[at])) else moment_in(lines[at][:200])
         home = () if who is None else who or home
         if command and who is not None:
             now = asked(command)
@@ -195,10 +206,10 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
             yield Part(nodes, "launch", f"{host}$ {command}\n")
         if command or who:
             label = _label(now.command or command, typed=bool(now.command))
-        body, seen = [], look.at if (look := watched(lines[at])) else None
+        body = []
         at += taken
     if any(line.strip() for line in body):
-        yield from _cut(nodes, label, body, now, seen)
+        yield from _cut(nodes, label, body, now, when)
 
 
 def _at_prompt(line: str) -> str:
@@ -212,7 +223,7 @@ def _turn(line: str, loop: frozenset[str]) -> str:
     return name if name in loop else ""
 
 
-def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, seen: float | None) -> Iterator[Part]:
+def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
     """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
     for."""
     names = _prefixed([line for line in body if line.strip()][:400], 0.8) if now.many else set()
@@ -223,7 +234,7 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, seen: 
         columns = heading(now.command)
         if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
             head = f"{columns}\n"
-        yield Part(part.nodes, label, head + part.text, seen)
+        yield Part(part.nodes, label, head + part.text, when)
 
 
 def _heading(
@@ -251,6 +262,9 @@ def _heading(
         return None
     if not marked:
         return None
+    first, _, rest = marked[2].strip().partition(" ")
+    if first.strip(":,") in known and is_command(rest.strip()):
+        return 1, (first.strip(":,"),), rest.strip()
     told = _told(marked[2].strip())
     return told or ((1, None, marked[2].strip()) if _frame(marked) in frames else None)
 

@@ -23,8 +23,9 @@ from probes.catalog._process_extract import Extract, extracts_of, ps_rows, varia
 from probes.catalog._process_lines import extracts_told
 from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading, sections
-from probes.intake import captures
+from probes.intake import captures, samples
 from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
+from probes.intake.by_node import items_by_node
 from probes.intake.chained import outputs_of
 from probes.intake.files import Given, walk
 from probes.intake.hosts import kernel_host, told_by
@@ -127,7 +128,7 @@ class _Sorter:
             return
         known = kind_of(item)
         if not isinstance(known, Known):
-            self._unread(item, known.why)
+            self._other(item, known.why, nested)
         elif known.kind == "dump":
             self._room.acquire()
             self._dumps.append(self._pool.submit(self._dump, item, known.data))
@@ -136,7 +137,7 @@ class _Sorter:
         elif known.kind in ("process", "ps", "states", "environment"):
             self._process(item, known)
         elif known.kind == "metrics":
-            self._metrics(item, known.text)
+            self._metrics(item, known.text, nested)
         elif known.kind == "sections":
             self._sections(item, known.text, nested)
         elif known.kind in ("kernel log", "nvidia-smi", "ras"):
@@ -148,19 +149,31 @@ class _Sorter:
             self._tools(item, known.tool, known.text)
             self.brought.nodes += table_files(item, known.text)
         else:
-            self._log(item, known)
+            self._log(item, known, nested)
 
-    def _metrics(self, item: Item, text: str) -> None:
-        """One answer of a monitoring system may tell of CPUs, of GPUs, and more."""
+    def _other(self, item: Item, why: str, nested: int) -> None:
+        """No evidence as it stands; rows of CSV and JSON may be, by node."""
+        rows = item.name.lower().endswith((".csv", ".tsv", ".json"))
+        if not rows or item.binary or not self._by_node(item, item.upto(TEXT_BYTES).decode("utf-8", "replace"), nested):
+            self._unread(item, why)
+
+    def _metrics(self, item: Item, text: str, nested: int) -> None:
+        """One answer of a monitoring system tells of the CPUs, ports and GPUs of many nodes."""
         before = len(self.brought.nodes)
         refused: ParseError | None = None
         try:
             self.brought.nodes += node_files(item, text)
         except ParseError as error:
             refused = error
-        for tool in tools_of(text[:HEAD], item.name):
-            with contextlib.suppress(ParseError):
-                self._tool(item, tool, text)
+        self._by_node(item, text, nested)
+        for node, mine in (samples.by_node(text) or {"": text}).items():
+            self.brought.named |= {node} - {""}
+            inside = item.inside.parent / node / item.name if node else item.inside
+            part = Item(f"{item.ref}: {node}" if node else item.ref, inside, mine.encode(), mtime=item.mtime)
+            part.seen_at = item.seen_at
+            for tool in tools_of(mine[:HEAD], item.name):
+                with contextlib.suppress(ParseError):
+                    self._tool(part, tool, mine)
         if refused is not None and len(self.brought.nodes) == before:
             raise refused
 
@@ -198,6 +211,14 @@ class _Sorter:
         if parts and len(self.brought.unread) - before == len(parts):
             del self.brought.unread[before:]
             return False
+        return bool(parts)
+
+    def _by_node(self, item: Item, text: str, nested: int) -> bool:
+        """Whether its lines begin with their node's name, and the rest of some node's lines is what a tool prints."""
+        parts = items_by_node(item, text) if nested < NESTED else []
+        for node, mine in parts:
+            self.brought.named.add(node)
+            self._take_apart(mine, nested + 1)
         return bool(parts)
 
     def _take_apart(self, item: Item, nested: int) -> None:
@@ -299,7 +320,7 @@ class _Sorter:
         if refused is not None and not read:
             if not first.log:
                 raise refused
-            self._log(item, Known("perhaps a log", text))
+            self._log(item, Known("perhaps a log", text), NESTED)
         elif first.log and (log := below_a_tool(item, text, TOLD.get(first.probe, ()))) is not None:
             self.brought.logs.append(log)
 
@@ -322,7 +343,7 @@ class _Sorter:
             self._unread(item, f"{cut}; the rest was read")
         return found
 
-    def _log(self, item: Item, known: Known) -> None:
+    def _log(self, item: Item, known: Known, nested: int) -> None:
         text = self._whole(item, known.text)
         tables = table_files(item, text)
         self.brought.nodes += tables
@@ -338,7 +359,7 @@ class _Sorter:
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
         if bare.findings:  # lines that were cut out of a kernel log, without their times
             self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
-        elif not besides:
+        elif not besides and not self._by_node(item, text, nested):
             self._unread(item, "no line in it has a known form")
 
     def _besides(self, item: Item, text: str) -> bool:

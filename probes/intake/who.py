@@ -15,7 +15,7 @@ from typing import Any
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
-from probes.intake.hosts import called, node_of_name, of_names, of_twins
+from probes.intake.hosts import called, node_of_name, of_fabric, of_names, of_twins
 from probes.intake.names import Named, after_prefix, named, nodes_of
 
 MOST_THREADS = 4096  # of a dump's entries that are looked at
@@ -31,7 +31,8 @@ class Who:
         hosts |= {one.host for one in brought.nodes if one.host}
         self.told = {folder: min(said) for folder, said in brought.told.items() if len(said) == 1}
         hosts |= set(self.told.values())
-        hosts |= brought.named | of_names(one.inside for one in brought.nodes)
+        hosts |= brought.named | of_names([one.inside for one in brought.nodes])
+        hosts |= of_fabric(brought.nodes, brought.folders)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         self.nodes = nodes_of(brought.folders, hosts, whole) | of_twins(one.inside for one in brought.nodes)
         self.nodes -= _of_many(one.inside for one in brought.nodes)

@@ -46,6 +46,16 @@ LINES_OF_COMMUNICATION: Told = [
     ),
     (f"{WARN}Call to ibv_create_qp failed with error Unknown error -12", "ib_resource", {"code": 12}),
     (f"{WARN}Call to ibv_create_cq failed with error No space left on device errno 28", "ib_resource", {"code": 28}),
+    (
+        f"{WARN}NET/OFI Couldn't enable endpoint. RC: -12, ERROR: Cannot allocate memory",
+        "ib_resource",
+        {"op": "enable endpoint", "code": 12},
+    ),
+    (
+        "libfabric:81:1741101122::efa:ep_ctrl:efa_base_ep_create_qp():247<warn> ibv_create_qp_ex failed. errno: 12",
+        "ib_resource",
+        {"op": "ibv_create_qp_ex", "code": 12},
+    ),
     (f"{WARN}Call to ibv_create_qp failed", "ib_resource", {"op": "ibv_create_qp", "code": None}),
     # Adapters of other makers
     (

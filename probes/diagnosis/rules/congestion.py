@@ -19,9 +19,12 @@ BYTES = 8
 LONG_S = 5.0  # a shorter look may meet one collective of a healthy job, which waits too; judgement
 SOME, BAD = 0.05, 0.20  # of the time; judgement, field row port_xmit_wait
 ODD = 5.0  # times the others' wait, before it is that port alone; judgement
-PAUSES = ("rx_global_pause_duration", "rx_prio3_pause_duration", "rx_prio4_pause_duration", "rx_prio5_pause_duration",
-    "rx_prio0_pause_duration", "rx_prio6_pause_duration")  # fmt: skip
+PAUSES = ("rx_global_pause_duration", *(f"rx_prio{n}_pause_duration" for n in range(8)))
 SENT_PAUSES = tuple("t" + name[1:] for name in PAUSES)
+FRAMES = (*(f"{way}x_prio{n}_pause" for way in "rt" for n in range(8)), "rx_pause_ctrl_phy", "tx_pause_ctrl_phy")
+# A frame pauses 65,535 quanta of 512 bits at most: 84 us at 400 Gb/s, 336 us at 100. Judgement: so many matter.
+FRAMES_PER_S, MANY_FRAMES = 2000.0, 1_000_000
+MARKS_PER_S = 10_000.0  # judgement: with DCQCN some hundreds a second are usual in a busy fabric
 MARKS = ("np_ecn_marked_roce_packets", "rp_cnp_handled", "np_cnp_sent")
 
 
@@ -50,7 +53,8 @@ def pause_share(view: PortView, names: tuple[str, ...]) -> float:
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     ports: Ports = evidence.ports
-    yield from _paused(evidence, ports)
+    paused = list(_paused(evidence, ports))
+    yield from paused or list(_frames(ports)) or _marked(ports)
     like = usual(view.rate_gbps for view in ports.of_nodes if view.rate_gbps)
     waits = {id(view): part for view in ports.views.values() if (part := share(view, like)) is not None}
     high = [view for view in ports.views.values() if waits.get(id(view), 0.0) > SOME]
@@ -163,6 +167,48 @@ def _paused(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
             _signal(held, many),
             frozenset(v.node for v in held),
         )
+
+
+def _frames(ports: Ports) -> Iterator[Hypothesis]:
+    """Ports of which only the number of pause frames is known, as switches count them."""
+    rates = {}
+    for view in ports.views.values():
+        names = [name for name in FRAMES if view.rise(name)]
+        if any(view.known(name) for name in (*PAUSES, *SENT_PAUSES)):
+            continue
+        rise = max((view.rise(name) for name in names), default=0)
+        seconds = next((s for name in names if (s := view.seconds(name))), None)
+        if (rise / seconds > FRAMES_PER_S) if seconds else rise > MANY_FRAMES:
+            rates[id(view)] = rise, seconds
+    some = [view for view in ports.views.values() if id(view) in rates]
+    if not some:
+        return
+    told = []
+    for view in sorted(some, key=lambda view: -rates[id(view)][0])[:6]:
+        rise, seconds = rates[id(view)]
+        over = f" in {seconds:.0f} s" if seconds else " between two looks"
+        told.append(Reason(f"{view.called} counted {rise:,} more pause frames{over}", view.ref_of(*FRAMES)))
+    switches = {view.switch for view in some}
+    subject: dict[str, str | int] = {"switch": switches.pop()} if len(switches) == 1 and "" not in switches else {}
+    subject = some[0].subject if len(some) == 1 else subject
+    yield _said(subject, f"Pause frames rise fast on {len(some)} ports: who sends them takes too slowly",
+        told, "pause_frames_rise", frozenset(view.node for view in some if view.node))  # fmt: skip
+
+
+def _marked(ports: Ports) -> Iterator[Hypothesis]:
+    """RoCE that is only slowed down: senders are told very often to send less, and nothing waits or is lost."""
+    rates = {}
+    for view in ports.of_nodes:
+        fastest = max(((view.rise(name) / s) for name in MARKS if (s := view.seconds(name))), default=0.0)
+        if fastest > MARKS_PER_S:
+            rates[id(view)] = fastest
+    some = [view for view in ports.of_nodes if id(view) in rates]
+    if some:
+        told = [Reason(f"{view.called}: {rates[id(view)]:,.0f} marks or notifications of congestion a second",
+            view.ref_of(*MARKS)) for view in some[:6]]  # fmt: skip
+        subject = some[0].subject if len(some) == 1 else {}
+        says = f"Congestion is notified very often on {len(some)} port{'s' if len(some) > 1 else ''}"
+        yield _said(subject, says, told, "congestion_marked", frozenset(view.node for view in some if view.node))
 
 
 def _signal(views: list[PortView], many: bool) -> str:

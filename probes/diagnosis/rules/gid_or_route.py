@@ -14,6 +14,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
 from probes.diagnosis.ports import Ports, PortView
+from probes.diagnosis.rules._gids import odd_gids
 
 CAUSE = "ib.gid_or_route"
 # Words of errno(3) beside the call, in lines that are not of NCCL's form.
@@ -39,23 +40,42 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         for one in evidence.job.said("nccl_warn", "nccl_error", "bootstrap", "traceback")
         if not one[0].secondary and (_MODIFY.search(one[0].text) or _PKEY.search(one[0].text))
     ]
+    odd = odd_gids(evidence)
     if said:
-        yield _route(evidence, said)
+        yield _route(evidence, said, odd)
+    elif odd:
+        yield _shifted(odd)
 
 
-def _route(evidence: Evidence, said: list[Said]) -> Hypothesis:
+def _shifted(odd: dict[str, list[Reason]]) -> Hypothesis:
+    """Nobody said that a queue pair was refused: the table alone."""
+    return Hypothesis(
+        CAUSE,
+        whom(set(odd)),
+        f"The GID index that NCCL is told to take is another address on {listed(set(odd))} than on the other nodes",
+        tuple(reason for some in odd.values() for reason in some[:2])[:4],
+        ("gid_unlike_others_alone",),
+        would_change=("show_gids: the same kind of address at this index on every node",),
+        nodes=frozenset(odd),
+    )
+
+
+def _route(evidence: Evidence, said: list[Said], odd: dict[str, list[Reason]]) -> Hypothesis:
     nodes = {node_of(evidence, one) for one in said}
     own = {node_of(evidence, one) for one in said if _bad_gid(one)}
     local = {view.node: view for view in evidence.ports.of_nodes if view.node in nodes and _only_link_local(view)}
     remotes = Counter(str(one[0].more["remote_gid"]) for one in said if "remote_gid" in one[0].more)
     owners = {str(one[0].more["local_gid"]): node_of(evidence, one) for one in said if "local_gid" in one[0].more}
     blamed, signals = nodes, ["queue_pair_not_connected"]
-    odd: PortView | None = None
+    table: PortView | None = None
     if own or local:
         blamed = own or set(local)
         signals += ["gid_unusable"] * bool(own) + ["gid_link_local"] * bool(local)
-    elif odd := _odd_table(evidence):
-        blamed = {odd.node}
+    elif odd:
+        blamed = set(odd)
+        signals.append("gid_unlike_others")
+    elif table := _odd_table(evidence):
+        blamed = {table.node}
         signals.append("gid_table_differs")
     elif len(nodes) > 1 and len(remotes) == 1:  # all of them reach for one end
         blamed = {owners.get(next(iter(remotes)), "")}
@@ -68,7 +88,8 @@ def _route(evidence: Evidence, said: list[Said]) -> Hypothesis:
         (
             *(quoted(*one) for one in said[:4]),
             *(Reason(f"{view.called} has link-local addresses only", view.ref) for view in list(local.values())[:2]),
-            *_other_places(odd),
+            *(reason for some in odd.values() for reason in some[:1]),
+            *_other_places(table),
         ),
         tuple(signals),
         against=_other_end_down(evidence),

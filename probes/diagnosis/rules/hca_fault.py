@@ -32,7 +32,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         _add(found, evidence, seen.node, str(finding.subject["hca"]), Reason(finding.says, seen.ref), "hca_silent")
     for (node, hca), (because, signals) in found.items():
         yield Hypothesis(
-            CAUSE, {"node": node, "hca": hca}, f"The adapter {hca} on {node} failed: {because[0].says}",
+            CAUSE, ({"node": node} if node else {}) | {"hca": hca},
+            f"The adapter {hca} on {node or 'a node'} failed: {because[0].says}",
             tuple(because), tuple(dict.fromkeys(signals)),
             would_change=("the adapter at work after a reset", "a kernel log without errors of it"),
             nodes=frozenset({node}),

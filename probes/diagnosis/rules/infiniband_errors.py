@@ -22,6 +22,7 @@ from probes.diagnosis.log_evidence import (
     own_faults,
     when,
 )
+from probes.diagnosis.rules.fabric_events import lost_switches
 
 DOWN, ADAPTER, SWITCH = "ib.link_down", "ib.hca_fault", "ib.switch_down"
 RETRIES = 12  # IBV_WC_RETRY_EXC_ERR of ibv_wc_status(3)
@@ -111,13 +112,15 @@ def _by_event(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Sai
 
 def _switch(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Said]) -> Hypothesis:
     nodes = {node for node, _ in down}
+    lost = lost_switches(evidence)
+    unknown = Reason("which switch they share is not known here", down[min(down)][0][2].ref)
     return Hypothesis(
         SWITCH,
-        {},
+        {"switch": lost[0]} if len(lost) == 1 else {},
         f"Ports of {len(nodes)} nodes went down together, as when a switch is lost",
         tuple(quoted(*said[0]) for said in list(down.values())[:4]),
         ("ports_lost_together",),
-        against=(Reason("which switch they share is not known here", down[min(down)][0][2].ref),),
+        against=() if len(lost) == 1 else (unknown,),
         would_change=("ports of one switch that stayed up",),
         ranks=everyone(evidence),
         nodes=frozenset(nodes),

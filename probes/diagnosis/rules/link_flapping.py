@@ -14,6 +14,7 @@ from probes.diagnosis.times import times_of
 CAUSE = "ib.link_flapping"
 EVENTS = frozenset(("port_event_in_log", "port_error_recovered"))  # what NCCL was told, once
 DOWNS = ("link_downed", "link_down_events_phy")
+CHANGES = "carrier_changes"  # of /sys/class/net: down and up are one each
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -25,12 +26,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         signals.append(signal)
 
     for view in evidence.ports.views.values():
-        rise = max((view.rise(name) for name in DOWNS), default=0)
+        rise = max(*(view.rise(name) for name in DOWNS), (view.rise(CHANGES) + 1) // 2)
         if rise and _is_up(view):
             times = "once" if rise == 1 else f"{rise} times"
             add(
                 view,
-                Reason(f"{view.called} went down {times} between two looks", view.ref_of(*DOWNS)),
+                Reason(f"{view.called} went down {times} between two looks", view.ref_of(*DOWNS, CHANGES)),
                 "link_downed_rises",
             )
     for seen in evidence.of("host.kernel_log"):

@@ -10,13 +10,17 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.ports import Ports, PortView
 
 CAUSE = "ib.lossless_misconfigured"
-LOSS = ("out_of_sequence", "packet_seq_err", "rx_discards_phy", "roce_adp_retrans", "implied_nak_seq_err",
-    "rx_prio3_discards", "rx_prio3_buf_discard", "rx_prio3_cong_discard", "rx_prio4_discards", "rx_prio5_discards",
-    "tx_pause_storm_error_events", "tx_pause_storm_warning_events", "local_ack_timeout_err",
-    "rx_prio4_buf_discard", "rx_prio5_buf_discard", "rx_prio0_buf_discard", "rx_prio0_discards")  # fmt: skip
+LOSS = (
+    "out_of_sequence", "packet_seq_err", "rx_discards_phy", "roce_adp_retrans", "implied_nak_seq_err",
+    "tx_pause_storm_error_events", "tx_pause_storm_warning_events", "local_ack_timeout_err", "rx_roce_discards",
+    *(f"rx_prio{n}_{what}" for n in range(8) for what in ("discards", "buf_discard", "cong_discard")),
+)  # fmt: skip
 PER_SECOND, MANY = 10.0, 1000  # judgement: above, loss is no accident; with adaptive routing on InfiniBand it is normal
-SETTINGS = ("pfc", "trust", "dcbx", "pause")
-WORDS = {"pfc": "priorities without loss (PFC)", "trust": "trust", "dcbx": "DCBX mode", "pause": "802.3x pause"}
+SETTINGS = ("pfc", "trust", "dcbx", "pause", "ecn")
+WORDS = {
+    "pfc": "priorities without loss (PFC)", "trust": "trust", "dcbx": "DCBX mode", "pause": "802.3x pause",
+    "ecn": "congestion notification (ECN)",
+}  # fmt: skip
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -31,7 +35,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             because += [_reason(view) for view in loss[:4]]
             told.add(node)
             yield Hypothesis(
-                CAUSE, {"node": node} | ({"device": name} if name else {}),
+                CAUSE, _subject(node, name),
                 f"{what[:1].upper()}{what[1:]} of {name or 'the interface'} on {node} is {_shown(mine)}, "
                 f"unlike {_shown(most)} of the other nodes" + (": packets are lost" if loss else ""),
                 tuple(because), ("flow_control_differs", *(("packets_lost",) if loss else ())),
@@ -46,7 +50,34 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 ("flow_control_mixed", *(("packets_lost",) if losing else ())), nodes=frozenset({node}),
             )  # fmt: skip
     if losing and not told:
-        yield _losing(ports, losing)
+        off = [(key, ref) for key, (link, ref) in ports.links.items() if link.pfc == ()]
+        on = [link for link, _ in ports.links.values() if link.pfc]
+        if on and 0 < len(off) <= len(on):
+            yield _off_there(off, losing)
+        else:
+            yield _losing(ports, losing)
+
+
+def _off_there(off: list[tuple[tuple[str, str], str]], losing: list[PortView]) -> Hypothesis:
+    """Packets are lost, and flow control is off in one place and on in others, be they too few to compare."""
+    (node, name), ref = off[0]
+    because = [
+        Reason(f"no priority is without loss on {where} ({dev or 'its interface'})", r) for (where, dev), r in off[:3]
+    ]
+    return Hypothesis(
+        CAUSE, _subject(node, name) if len(off) == 1 else {},
+        f"RoCE loses packets on {len(losing)} ports: PFC is off on {node or 'one end'}, elsewhere it is on",
+        (*because, *map(_reason, losing[:4])), ("flow_control_differs", "packets_lost"),
+        would_change=("the same setting on all nodes and switches",),
+        nodes=frozenset(view.node for view in losing if view.node),
+    )  # fmt: skip
+
+
+def _subject(node: str, name: str) -> dict[str, str | int]:
+    if name == "switch":
+        return {"switch": node} if node else {}
+    subject: dict[str, str | int] = {"node": node} if node else {}
+    return subject | ({"device": name} if name else {})
 
 
 def _losing(ports: Ports, losing: list[PortView]) -> Hypothesis:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.looks import order_of
 from probes.diagnosis.ports import PortView
+from probes.diagnosis.rules.fabric_events import lost_switches
 from probes.diagnosis.rules.port_down import DATA
 from probes.topology import PortState, pattern_of
 from probes.topology.states import MISSING, UNKNOWN
@@ -205,6 +206,8 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
         subject: dict[str, str | int] = (
             {"switch": name} if kind == "switch" else {"hca": views[0].hca, "port": views[0].port}
         )
+        if kind == "hca" and len(lost := lost_switches(evidence)) == 1:
+            subject, what = {"switch": lost[0]}, f"{lost[0]} is down or lost"
         yield Hypothesis(
             SWITCH,
             subject,

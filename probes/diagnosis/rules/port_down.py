@@ -95,7 +95,7 @@ def _interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
             continue
         yield Hypothesis(
             CAUSE,
-            {"node": node, "device": name},
+            {"node": node, "device": name} | ({"hca": link.hca} if link.hca else {}),
             f"{name} on {node} has no link, on {up} other nodes it has",
             (Reason(f"{name} has no carrier", ref),),
             ("interface_down" if name in used else "interface_down_elsewhere",),

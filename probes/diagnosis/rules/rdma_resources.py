@@ -29,6 +29,7 @@ USED_UP = (11, 16, 24, 28)  # errno(3): EAGAIN, EBUSY, EMFILE, ENOSPC
 ENOUGH = 2**36  # bytes; judgement: a rank that may lock 64 GiB is not held by this limit
 FULL = 0.95  # of the adapter's queue pairs; judgement: some are reserved
 MANY = 10_000  # queue pairs; judgement: a training node uses some thousands
+_NAMED = re.compile(r"([\w.-]{2,60})(?: on \S{1,80})? has [\d,]{1,12} of [\d,]{1,12} queue pairs")
 SAID = ("nccl_warn", "nccl_error", "traceback", "bootstrap")
 
 
@@ -129,8 +130,10 @@ def _pairs(
     evidence: Evidence, refused: list[Refused], nodes: set[str], signals: list[str], tables: list[Reason]
 ) -> Hypothesis:
     what = f": {refused[0].op} was refused" if refused else ": its table is full"
+    named = {found[1] for one in tables if (found := _NAMED.match(one.says))}
+    hca = {"hca": named.pop()} if len(named) == 1 and len(nodes) == 1 and "resources_used_up" in signals else {}
     return Hypothesis(
-        PAIRS, whom(nodes),
+        PAIRS, {**whom(nodes), **hca},
         f"On {listed(nodes)} the adapter has no queue pairs or other resources left{what}",
         (*(quoted(*one.said) for one in refused[:3]), *tables[:3]),
         tuple(dict.fromkeys(signals)),

@@ -83,6 +83,12 @@ def looks(text: str) -> Iterator[tuple[float | None, str]]:
             yield at, body
 
 
+def mentions(text: str, words: tuple[str, ...]) -> bool:
+    """Whether one of these words, in lower case, is in the text: what is quick before a pattern is tried."""
+    lower = text.lower()
+    return any(word in lower for word in words)
+
+
 def host_in(text: str) -> str:
     """The host of a shell's prompt, `root@gpu-01:~# ibstat`; "" without."""
     found = _PROMPT.search(text[:2000])

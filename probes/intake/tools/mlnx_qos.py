@@ -17,7 +17,8 @@ _NAMED = re.compile(r"\b((?:en[opsx]|eth|rocep|roce|rdma|ens|bond)\w{0,20})\b")
 
 
 def fits(head: str, name: str) -> bool:
-    return "PFC configuration:" in head or "Priority trust state:" in head or "prio-pfc" in head
+    known = "PFC configuration:" in head or "Priority trust state:" in head or "prio-pfc" in head
+    return known or any(_ENABLED.match(line) for line in lines_of(head[:8192], 200))
 
 
 def read(text: str) -> Links:

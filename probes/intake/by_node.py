@@ -1,0 +1,80 @@
+"""A file that no reader knows as it stands, cut by the node in front of every line: the parts that are a tool's output.
+
+Rows of CSV and of JSON become such lines, and so do states of ports in an exposition (node_exporter's infiniband).
+
+Shape    items_by_node(item, text) -> (node, Item), [] where no part is known
+Errors   none
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+
+from probes.intake.first_words import parts_by_first_word
+from probes.intake.items import Item
+from probes.intake.kinds import Known, kind_of
+from probes.intake.names import stem
+from probes.intake.tools._counter_sets import HOST_KEYS
+
+_ROWS = 20_000
+_SERIES = re.compile(
+    r"^node_infiniband_(state_id|physical_state_id|rate_bytes_per_second)\{([^}\n]{1,400})\} (\S{1,30})", re.M
+)
+_STATES = {"1": "1: DOWN", "2": "2: INIT", "3": "3: ARMED", "4": "4: ACTIVE"}
+_PHYSICAL = {"1": "1: Sleep", "2": "2: Polling", "3": "3: Disabled", "5": "5: LinkUp"}
+
+
+def as_lines(text: str, name: str) -> str:
+    """Rows with their node first; "" where there are none."""
+    body = text.lstrip("\ufeff \t\r\n")
+    if body[:1] in "[{":
+        return _of_json(body) or text  # "[kd01] mlx5_0 ..." begins like a list
+    if name.lower().endswith((".csv", ".tsv")):
+        return re.sub(r"[,;\t]", " ", text)
+    if rows := _SERIES.findall(text[:8_388_608]):
+        return _of_series(rows)
+    return text
+
+
+def _of_json(body: str) -> str:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    rows = said if isinstance(said, list) else next((one for one in said.values() if isinstance(one, list)), [])
+    lines = []
+    for row in rows[:_ROWS]:
+        if isinstance(row, dict) and (node := next((str(row[key]) for key in HOST_KEYS if row.get(key)), "")):
+            told = (
+                f"{key}={value}" for key, value in row.items() if key not in HOST_KEYS and isinstance(value, (str, int))
+            )
+            lines.append(f"{node} {' '.join(told)}"[:2000])
+    return "\n".join(lines)
+
+
+def _of_series(rows: list[tuple[str, str, str]]) -> str:
+    lines: dict[tuple[str, str], str] = {}
+    for what, labels, value in rows[:_ROWS]:
+        named = dict(re.findall(r"(\w{1,40})=\"([^\"]{0,120})\"", labels))
+        node = next((named[key].partition(":")[0] for key in HOST_KEYS if named.get(key)), "")
+        key = node, f"{named.get('device', '')} port {named.get('port', '1')}"
+        with contextlib.suppress(ValueError):
+            number = float(value)
+            word = {"state_id": _STATES, "physical_state_id": _PHYSICAL}.get(what, {}).get(f"{number:.0f}", "")
+            word = word or (f"{number * 8 / 1e9:.0f} Gb/sec" if what.startswith("rate") else "")
+            lines[key] = f"{lines.get(key, ' '.join(key))} {word}"
+    return "\n".join(lines.values())
+
+
+def items_by_node(item: Item, text: str) -> list[tuple[str, Item]]:
+    found = []
+    for part in parts_by_first_word(as_lines(text, item.name)):
+        node = part.nodes[0]
+        inside = item.inside.parent / node / f"{stem(item.name)}.txt"
+        mine = Item(f"{item.ref}: {node}"[:1000], inside, part.text.encode("utf-8", "replace"), mtime=item.mtime)
+        known = kind_of(mine)
+        if isinstance(known, Known) and known.tool is not None:
+            found.append((node, mine))
+    return found
