@@ -57,7 +57,8 @@ SUITES = {
         Suite("host", "the machine itself", (
             "host.clock", "host.kernel_log", "host.load", "host.storage", "host.pci", "host.versions"), 10.0),
         Suite("gpu", "the GPUs and what the kernel says of them", ("host.pci", "host.kernel_log", "gpu.state"), 12.0),
-        Suite("fabric", "one node's ports, and the fabric as that node sees it", ("ib.ports", "net.links", "ib.fabric"), 26.0),
+        Suite("fabric", "one node's ports, and the fabric as that node sees it",
+            ("ib.ports", "net.links", "ib.fabric"), 26.0),
         Suite("hang", "what every rank waits in", ("rank.process", "rank.flight_recorder", "rank.stack"), 20.0),
         Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
             ("rank.flight_recorder", "rank.stack"), 24.0, attaches=("py-spy",)),

@@ -1,7 +1,7 @@
 """What tools tell of network interfaces, of counters that no port's own files hold, and of a node's settings.
 
-No probe asks these yet: they come through the files door (probes.intake.tools), as ib.counters,
-net.links and host.settings.
+They come through the files door (probes.intake.tools), as ib.counters, net.links and host.settings; net.links also from
+its probe.
 """
 
 from __future__ import annotations
