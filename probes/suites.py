@@ -56,7 +56,7 @@ SUITES = {
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
             "host.clock", "host.kernel_log", "host.load", "host.storage", "host.pci", "host.versions",
-            "host.settings"), 10.0),
+            "host.settings", "host.boots", "host.hardware_log"), 10.0),
         Suite("gpu", "the GPUs and what the kernel says of them", ("host.pci", "host.kernel_log", "gpu.state"), 12.0),
         Suite("fabric", "one node's ports, and the fabric as that node sees it",
             ("ib.ports", "net.links", "ib.fabric"), 26.0),

@@ -29,6 +29,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                     yield _found(seen, finding, (signal, "fault_before_job") if old else (signal,))
     for seen, finding in evidence.findings("host.hardware_error"):
         yield _found(seen, finding, ("hardware_log_uncorrected",))
+    for seen, finding in evidence.findings("host.hardware_counted"):
+        yield _found(seen, finding, ("hardware_counted_since_boot",))
 
 
 def _signal(code: str, finding: Finding, text: str) -> str:
