@@ -15,7 +15,7 @@ from rich.table import Table
 
 from probes import catalog, nodeset, probes_page, suites
 from probes.core import SEVERITIES, Reading, Severity, clean, finding_as_json
-from probes.transport import REASONS, NodeEnd
+from probes.transport import REASONS, NodeEnd, installed
 from probes.transport.reasons import sentence
 
 SCHEMA = 1  # of the JSON lines, see docs/probes-command.md
@@ -39,6 +39,12 @@ def listing() -> int:
 def page() -> int:
     """Print docs/probes.md."""
     print(probes_page.page(), end="")
+    return 0
+
+
+def installed_runner() -> int:
+    """Print the runner as a file to install."""
+    print(installed.program(), end="")
     return 0
 
 
