@@ -52,6 +52,8 @@ SUITES = {
         Suite("capture", "what may vanish, from every node", (
             "rank.map", "rank.process", "rank.flight_recorder", "rank.stack", "rank.log", "rank.env", "nccl.ras",
             "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
+        Suite("triage", "how the machine is set up, to compare along the job", (
+            "host.pci", "host.versions", "host.settings", "host.boots", "host.hardware_log", "net.links"), 12.0),
         Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
