@@ -88,13 +88,18 @@ def _versions(facts: Any) -> Iterator[tuple[str, str]]:
         yield WORDS.get(component, component), version.partition("-1+")[0]
 
 
+def _switched(value: bool) -> str:
+    """ "off on gpu-017" would be hard to read."""
+    return "enabled" if value else "disabled"
+
+
 def _settings(facts: Any) -> Iterator[tuple[str, str]]:
     """Only what a node's tool or probe told."""
     numbers = (("CPUs online", facts.cpus), ("cores", facts.cores), ("NUMA nodes", facts.numa_nodes))
     yield from ((what, str(number)) for what, number in numbers if number is not None)
     if facts.clocksource:
         yield "clock source", facts.clocksource
-        yield "automatic NUMA balancing", "on" if facts.numa_balancing else "off"
+        yield "automatic NUMA balancing", _switched(facts.numa_balancing)
     if facts.governors:
         yield "CPU governor", " and ".join(facts.governors)
     if facts.modules and any(name.startswith("nvidia") for name in facts.modules):
@@ -112,7 +117,7 @@ def _gpus(facts: Any) -> Iterator[tuple[str, str]]:
         ("MIG", {gpu.mig for gpu in facts.gpus} - {None}),
     ):
         if values:
-            yield what, " and ".join("on" if value else "off" for value in sorted(values))
+            yield what, " and ".join(map(_switched, sorted(values)))
     limits = sorted({gpu.power_limit_w for gpu in facts.gpus if gpu.power_limit_w})
     if limits:
         yield "power limit", " and ".join(f"{watts:g} W" for watts in limits)
@@ -126,7 +131,7 @@ def _links(facts: Any) -> Iterator[tuple[str, str]]:
         yield "MTU of RDMA interfaces", " and ".join(map(str, sizes))
     pauses = {link.pause for link in rdma} - {None}
     if pauses:
-        yield "pause frames", " and ".join("on" if pause else "off" for pause in sorted(pauses))
+        yield "pause frames", " and ".join(map(_switched, sorted(pauses)))
 
 
 def _ports(facts: Any) -> Iterator[tuple[str, str]]:
