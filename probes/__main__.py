@@ -4,6 +4,7 @@
     python -m probes run --local
     python -m probes explain evidence/
     python -m probes list
+    python -m probes runner
     python -m probes record gpu-007 ib.ports port-down
 
 Exit status: 0 every probe of every node was answered, 1 some were not, 2 bad input. Of explain: 0 a cause is
@@ -55,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m probes", description="Ask nodes, or read recorded captures.")
-    acts = parser.add_subparsers(required=True, metavar="run | explain | list | record")
+    acts = parser.add_subparsers(required=True, metavar="run | explain | list | runner | record")
     run = acts.add_parser("run", help="run a suite of probes on nodes, on this machine, or over recorded captures")
     where = run.add_mutually_exclusive_group(required=True)
     where.add_argument("--nodes", metavar="NODESET", help="folded nodeset, such as 'gpu-[001-064],login1'")
@@ -76,7 +77,12 @@ def _parser() -> argparse.ArgumentParser:
     why.add_argument("--json", action="store_true", help="the verdict as JSON, see docs/explain.md")
     why.set_defaults(act=lambda options: explain.command(options.paths, options.json))
     listing = acts.add_parser("list", help="suites and probes")
-    listing.set_defaults(act=lambda _: report.listing())
+    listing.add_argument("--markdown", action="store_true", help="as docs/probes.md")
+    listing.set_defaults(act=lambda options: report.page() if options.markdown else report.listing())
+    whole = acts.add_parser(
+        "runner", help="a runner to install on nodes that let nobody send programs, see docs/nodes.md"
+    )
+    whole.set_defaults(act=lambda _: report.installed_runner())
     keep = acts.add_parser("record", help="record one probe of one node as a test case")
     keep.add_argument("node", help="a node, or 'local'")
     keep.add_argument("probe")

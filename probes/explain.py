@@ -103,6 +103,7 @@ class _Page:
             first, *others = self.told.diagnosis.ranked
             self._verdict(first)
             self._others(others)
+            self._differences()
             self._paths(self.told.diagnosis.paths)
         self._unread()
 
@@ -131,6 +132,12 @@ class _Page:
             self.console.print("\n[bold]Also possible[/]")
         for one in shown:
             self._line(f"{_percent(one.probability):>5}  {one.hypothesis.cause}  {_safe(one.hypothesis.says)}")
+
+    def _differences(self) -> None:
+        if self.told.diagnosis.differences:
+            self.console.print("\n[bold]Differences between nodes[/]")
+        for one in self.told.diagnosis.differences:
+            self._line(_safe(one.says))
 
     def _paths(self, paths: Mapping[str, PathState]) -> None:
         for lane in LANES:

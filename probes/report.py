@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from probes import catalog, nodeset, suites
+from probes import catalog, nodeset, probes_page, suites
 from probes.core import SEVERITIES, Reading, Severity, clean, finding_as_json
-from probes.transport import REASONS, NodeEnd
+from probes.transport import REASONS, NodeEnd, installed
 from probes.transport.reasons import sentence
 
 SCHEMA = 1  # of the JSON lines, see docs/probes-command.md
@@ -33,6 +33,18 @@ def listing() -> int:
     for name, probe in catalog.load().items():
         console.print(f"[bold]{name}[/]  {escape(probe.question)}")
         console.print(f"    by hand: {escape(probe.by_hand)}", style="dim")
+    return 0
+
+
+def page() -> int:
+    """Print docs/probes.md."""
+    print(probes_page.page(), end="")
+    return 0
+
+
+def installed_runner() -> int:
+    """Print the runner as a file to install."""
+    print(installed.program(), end="")
     return 0
 
 

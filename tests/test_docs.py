@@ -100,6 +100,16 @@ def test_the_commands_page_lists_the_suites_and_options_there_are() -> None:
         assert option == "--help" or option in page or option == "--ssh-config", option
 
 
+def test_the_page_of_probes_is_what_they_say_of_themselves() -> None:
+    command = [sys.executable, "-m", "probes", "list", "--markdown"]
+    printed = subprocess.run(command, cwd=BASE, capture_output=True, text=True, check=True).stdout
+    assert (BASE / "docs/probes.md").read_text() == printed, (
+        "write it: python -m probes list --markdown > docs/probes.md"
+    )
+    for name in catalog.load():
+        assert f"\n## {name}\n" in printed
+
+
 def test_the_changelog_names_every_probe() -> None:
     text = (BASE / "CHANGELOG.md").read_text()
     assert [name for name in catalog.load() if f"`{name}`" not in text] == []

@@ -103,3 +103,25 @@ class TestTheSecondLook:
         assert looking.sweep_second_looks() == 0
         Incident.objects.filter(pk=incident.pk).update(closed_at=None)
         assert looking.sweep_second_looks() == 1
+
+
+class TestTheSetUp:
+    def test_once_the_capture_is_over_the_nodes_that_answered_are_asked_how_they_are_set_up(
+        self, incident: Incident
+    ) -> None:
+        nowhere = read("gpu-001", "host.clock", outcome="unreachable", why="nobody answers")
+        run = store(incident, [read("gpu-002", "ib.ports", "h100_connectx7"), nowhere], suite="capture")
+        SuiteRun.objects.filter(pk=run.pk).update(finished_at=None)
+        assert looking.sweep_set_ups() == 0, "what may vanish goes first"
+        SuiteRun.objects.filter(pk=run.pk).update(finished_at=timezone.now())
+        assert [looking.sweep_set_ups() for _ in range(3)] == [1, 0, 0]
+        assert asked(incident, "triage") == [["gpu-002"]]
+
+    def test_neither_a_closed_incident_nor_a_drill_asks(self, incident: Incident) -> None:
+        captured(incident, timedelta(seconds=1), [read("gpu-002", "ib.ports", "h100_connectx7")])
+        Incident.objects.filter(pk=incident.pk).update(closed_at=timezone.now())
+        assert looking.sweep_set_ups() == 0
+        Incident.objects.filter(pk=incident.pk).update(closed_at=None)
+        incident.fleet.replay = True
+        incident.fleet.save()
+        assert looking.sweep_set_ups() == 0

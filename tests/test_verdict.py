@@ -461,6 +461,18 @@ class TestThePage:
         assert "gpu.state on gpu-001: unreachable: nobody answers" in page
         assert page.count("Not known") == len(gaps)
 
+    def test_what_differs_between_nodes_is_listed_with_the_odd_nodes_readings(
+        self, client: Client, incident: Incident
+    ) -> None:
+        cases = {"gpu-001": "updated_without_reboot", "gpu-002": "no_gpu"}
+        store(incident, [read(node, "host.versions", case) for node, case in cases.items()])
+        judge(incident.pk)
+        page = self.page(client, incident)
+        assert "Differences between nodes" in page
+        assert "kernel: 5.15.0-1063-nvidia on gpu-001, 6.18.44-fc-v657 on gpu-002" in page
+        row = Reading.objects.get(node__name="gpu-002", probe="host.versions")
+        assert f'href="/incidents/{incident.pk}/evidence/{row.pk}"' in page
+
     def test_hostile_words_of_a_node_stay_words(self, client: Client, incident: Incident) -> None:
         store(incident, [read("gpu-001", "gpu.state", outcome="failed", why="<script>alert(1)</script>")])
         judge(incident.pk)

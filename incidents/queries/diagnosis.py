@@ -77,6 +77,14 @@ class HypothesisView:
 
 
 @dataclass(frozen=True, slots=True)
+class DifferenceView:
+    """What should be equal on all nodes and is not. `odd`: what each odd node says, with its reading."""
+
+    says: str
+    odd: list[tuple[str, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictView:
     """The panel's content. `lead` is what somebody accepted, else the most probable that nobody rejected.
 
@@ -93,6 +101,7 @@ class VerdictView:
     gaps: list[paths.GapView]
     rejected: bool
     lanes: list[paths.LaneView]
+    differences: list[DifferenceView]
     readings: int
 
 
@@ -109,6 +118,8 @@ def verdict(incident: Incident) -> VerdictView | None:
     # Where no node answered nothing speaks for "nothing is wrong" either.
     others = [one for one in worth if rested or one.said["cause"] != "none"][:MOST_OTHERS]
     refs = [ref for one in (lead, *others) for ref in one.refs]
+    differ = ranking.body.get("differences", [])  # rankings of older versions have none
+    refs += [each["reading"] for one in differ for each in one["readings"]]
     readings = ranking.rests_on([*refs, *paths.named(ranking)])
     links = {ref: row.pk for ref, row in readings.items()}
     lanes = paths.lanes(ranking, readings)
@@ -124,6 +135,10 @@ def verdict(incident: Incident) -> VerdictView | None:
         rejected=any(one.chosen == NOT_THIS for one in told),
         gaps=[] if shown.named else paths.gaps(lanes),
         lanes=lanes,
+        differences=[
+            DifferenceView(one["says"], [(each["says"], links.get(each["reading"])) for each in one["readings"]])
+            for one in differ
+        ],
         readings=rested,
     )
 

@@ -1,7 +1,8 @@
 """Asking more by itself: the suspects closer, and everybody a second time.
 
 The capture sends little to many nodes. Once somebody is suspected, py-spy is sent to those few nodes where it is
-missing. A second look at all ranks decides between slow and standing.
+missing. A second look at all ranks decides between slow and standing. How the machines are set up, which lasts longer
+than the evidence of ranks, is asked once the capture is over, and compared along the job.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from incidents.models import Incident, Node, Ranking, Reading
 from incidents.services.fleet import Refused
 from incidents.services.runs import start_told
 
-CAPTURE, HANG, SUSPECTS = "capture", "hang", "suspects"
+CAPTURE, HANG, SUSPECTS, TRIAGE = "capture", "hang", "suspects", "triage"
 MOST_SUSPECTS = 4  # nodes that are sent megabytes
 LIKELY = 0.1  # hypotheses below this share are not worth it; judgement
 SECOND_AFTER = timedelta(seconds=10)
@@ -61,6 +62,22 @@ def _look_again(incident_id: int) -> int:
         return 0
     with_ranks = Reading.objects.filter(run__incident=incident, probe="rank.map", outcome="ok").values("node")
     return 1 if _ask(incident, HANG, list(incident.nodes.filter(pk__in=with_ranks).select_related("fleet"))) else 0
+
+
+def sweep_set_ups() -> int:
+    """How the nodes of each open incident are set up, once its capture has ended. Returns how many are asked."""
+    ended = Incident.objects.filter(closed_at=None, runs__suite=CAPTURE, runs__finished_at__isnull=False)
+    once = ended.filter(fleet__replay=False).exclude(runs__suite=TRIAGE).distinct()
+    return sum(_set_up(pk) for pk in once.values_list("pk", flat=True)[:64])
+
+
+@transaction.atomic
+def _set_up(incident_id: int) -> int:
+    incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident_id)
+    if incident.closed_at is not None or incident.runs.filter(suite=TRIAGE).exists():
+        return 0
+    answering = Reading.objects.filter(run__incident=incident, run__suite=CAPTURE, outcome="ok").values("node")
+    return 1 if _ask(incident, TRIAGE, list(incident.nodes.filter(pk__in=answering).select_related("fleet"))) else 0
 
 
 def _ask(incident: Incident, suite: str, nodes: Sequence[Node]) -> int:

@@ -9,7 +9,7 @@ from django.db import Error
 from incidents.services.actions import sweep_actions
 from incidents.services.diagnosing import sweep_unjudged
 from incidents.services.files import sweep_uploads
-from incidents.services.looking import sweep_second_looks
+from incidents.services.looking import sweep_second_looks, sweep_set_ups
 from incidents.services.response import tell_overdue
 from incidents.services.runs import sweep_shards
 from incidents.services.scoping import sweep_scans
@@ -17,8 +17,8 @@ from incidents.services.verifying import sweep_looks
 
 log = logging.getLogger(__name__)
 
-BROOMS = (sweep_shards, sweep_scans, tell_overdue, sweep_second_looks, sweep_actions, sweep_looks, sweep_uploads,
-    sweep_unjudged)  # fmt: skip
+BROOMS = (sweep_shards, sweep_scans, tell_overdue, sweep_second_looks, sweep_set_ups, sweep_actions, sweep_looks,
+    sweep_uploads, sweep_unjudged)  # fmt: skip
 
 
 def sweep() -> int:

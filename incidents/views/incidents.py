@@ -37,6 +37,7 @@ SLOTS = (
     "runbook",
     "paths",
     "standouts",
+    "differences",
     "matrix",
     "tally",
     "timeline",

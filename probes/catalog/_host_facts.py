@@ -31,7 +31,8 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class HardwareError:
-    """One line, or several of the same. `kind`: uncorrected, corrected, power, heat, other."""
+    """One line, or several of the same. `kind`: uncorrected, counted (uncorrected, at a time that is not
+    told), corrected, power, heat, other."""
 
     kind: str
     where: str
@@ -77,6 +78,7 @@ def version_findings(versions: Versions) -> Iterator[Finding]:
 
 _HARDWARE: dict[str, tuple[str, Severity, str]] = {
     "uncorrected": ("host.hardware_error", "bad", "uncorrected hardware error"),
+    "counted": ("host.hardware_counted", "warn", "uncorrected hardware errors, when is not told"),
     "power": ("host.power_event", "warn", "power"),
     "heat": ("host.heat_event", "warn", "heat"),
     "corrected": ("host.hardware_corrected", "info", "corrected hardware errors"),

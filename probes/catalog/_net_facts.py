@@ -1,7 +1,7 @@
 """What tools tell of network interfaces, of counters that no port's own files hold, and of a node's settings.
 
-No probe asks these yet: they come through the files door (probes.intake.tools), as ib.counters,
-net.links and host.settings.
+They come through the files door (probes.intake.tools), as ib.counters, net.links and host.settings; the latter two also
+from their probes.
 """
 
 from __future__ import annotations
@@ -165,6 +165,9 @@ class Settings:
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit
     routes_missing: tuple[str, ...] = ()
+    clocksource: str = ""
+    governors: tuple[str, ...] = ()  # of all CPUs
+    numa_balancing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

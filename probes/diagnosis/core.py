@@ -231,6 +231,13 @@ class Evidence:
         return self.derived("cpus", lambda: cpus_of(self))
 
     @property
+    def differences(self) -> Any:
+        """What should be equal on all nodes and is not: tuple of diagnosis.differences.Difference."""
+        from probes.diagnosis.differences import differences_of
+
+        return self.derived("differences", lambda: differences_of(self))
+
+    @property
     def suspects(self) -> Any:
         """The ranks that others wait for: {rank: diagnosis.suspects.Suspect}."""
         from probes.diagnosis.suspects import suspects

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from probes.diagnosis import rules
 from probes.diagnosis.collectives import Stalls
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.differences import Difference
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
 from probes.diagnosis.suspects import ranks_said
@@ -25,11 +26,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`ranked`: most probable first, summing to 1; `paths` by id. `failed`: rules that stopped on this evidence."""
+    """`ranked`: most probable first, summing to 1; `paths` by id. `failed`: rules that stopped on this evidence.
+    `differences`: what should be equal on all nodes and is not."""
 
     ranked: tuple[Ranked, ...]
     paths: Mapping[str, PathState]
     failed: Mapping[str, str]
+    differences: tuple[Difference, ...] = ()
 
     @property
     def verdict(self) -> Ranked:
@@ -100,7 +103,7 @@ class Diagnoser:
         quiet, on = signs(evidence, found, _advances(evidence, failed))
         ranked = rank(found, quiet, on, _gap(evidence))
         ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
-        diagnosis = Diagnosis(ranked, path_states(evidence, ranked), failed)
+        diagnosis = Diagnosis(ranked, path_states(evidence, ranked), failed, evidence.differences)
         evidence.forget()
         self._before, self._told = evidence, told
         return diagnosis

@@ -9,6 +9,9 @@
                                       <-       capture, one per probe as it finishes
                                       <-       bye
 
+A node with an installed runner (installed.py) says `installed` in place of `ready`, and is sent the names of probes in
+place of a program.
+
 The controller waits for `ready` before it sends anything, so that a chatty or reading rc file neither eats the
 program nor is taken for an answer, and so that "the shell hangs" and "no python3" can be told apart.
 """
@@ -25,10 +28,11 @@ from typing import Any
 
 from probes import runner
 from probes.core import OUTCOMES, Capture, Probe, clean
+from probes.transport import installed
 from probes.transport.plan import Plan
 
 MARK = runner.MARK.encode()
-READY = MARK + b"ready"
+READY, INSTALLED = MARK + b"ready", MARK + b"installed"
 
 # Single quotes only, no newline and no "!": the login shell may be bash, dash, zsh, fish or csh.
 BOOT_ARGS = (
@@ -97,7 +101,8 @@ class Conversation:
             line = bytes(self._buffer[:end]).rstrip(b"\r")
             del self._buffer[: end + 1]
             # What stands before the mark is an rc file's, which may even print the mark's own words.
-            mark = len(line) - len(READY) if line.endswith(READY) else line.find(MARK + b"{")
+            word = next((word for word in (READY, INSTALLED) if line.endswith(word)), b"")
+            mark = len(line) - len(word) if word else line.find(MARK + b"{")
             if mark < 0:
                 self._chat(line + b"\n")
                 continue
@@ -125,10 +130,10 @@ class Conversation:
             raise Violation("flood", "at login, before the probes began")
 
     def _message(self, line: bytes) -> list[Capture]:
-        if line == READY:
+        if line in (READY, INSTALLED):
             if not self.ready:
                 self.ready = True
-                self.send(self.program)
+                self.send(self.program if line == READY else installed.asking(self.plan))
             return []
         try:
             words = json.loads(line[len(MARK) :])

@@ -37,9 +37,14 @@ def capture_here(
     path: str = "",
     site: tuple[str, ...] = (),
     login: Mapping[str, str] | None = None,
+    instead: Mapping[str, str] | None = None,
 ) -> Capture:
-    """One capture. `path` goes before the PATH, for tools that are stood in for; `login` is more environment."""
+    """One capture. `path` goes before the PATH, for tools that are stood in for; `login` is more environment; `instead`
+    names folders that stand in for those of the collector."""
     program = Plan((probe,), site=site).source(watch_stdin=False)
+    for place, other in (instead or {}).items():
+        assert place in program
+        program = program.replace(place, other)
     env = {"PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"], **(login or {})}
     done = subprocess.run([python, "-I", "-S", "-"], input=program.encode(), capture_output=True, env=env, timeout=60)
     for line in done.stdout.splitlines():

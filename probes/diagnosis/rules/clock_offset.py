@@ -96,7 +96,7 @@ def _services(evidence: Evidence) -> Iterator[tuple[str, Seen, str]]:
     for event, log, seen in evidence.job.said("clock_wrong"):
         seconds = _seconds(event.more)
         if abs(seconds) > ELASTIC_S and not times.over(seen.node, event.last_at, event.stamp):
-            host = address(event.peer)
+            host = address(event.peer) or str(event.more.get("host", ""))
             says = quoted(event, log, seen, f"its clock was {abs(seconds):.0f} s wrong, says its time service").says
             yield node_called(evidence, host) or host or seen.node, seen, says
     for seen in evidence.of("host.kernel_log"):

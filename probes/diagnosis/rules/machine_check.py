@@ -32,6 +32,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         rank = _by_bus_error(evidence, seen.node)
         signals = ("hardware_log_uncorrected",) if rank is None else ("hardware_log_uncorrected", "bus_error_there")
         yield _found(seen, finding, signals, rank)
+    for seen, finding in evidence.findings("host.hardware_counted"):
+        rank = _by_bus_error(evidence, seen.node)
+        signals = (
+            ("hardware_counted_since_boot",) if rank is None else ("hardware_counted_since_boot", "bus_error_there")
+        )
+        yield _found(seen, finding, signals, rank)
 
 
 def _by_bus_error(evidence: Evidence, node: str) -> int | None:

@@ -1,0 +1,166 @@
+"""Values that should be equal along the job and are not: "NVIDIA driver: 535.183.01 on 63 nodes, 550.54.15 on gpu-017".
+
+A difference is no cause by itself: rules say what follows from some. People look at the list first all the same.
+
+Shape    differences_of(evidence) -> those that there are, the fewest odd nodes first
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from probes.core import clean
+from probes.diagnosis.core import Evidence, Reason
+
+MOST, NAMED = 24, 4  # differences that are told, nodes that are named of each value
+PEERMEM = ("nvidia_peermem", "nv_peer_mem")
+WORDS = {"driver": "NVIDIA driver", "driver library": "driver library", "torch": "PyTorch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`values`: each with its nodes, the most frequent first. `readings`: one of each odd node that is named."""
+
+    what: str
+    values: tuple[tuple[str, tuple[str, ...]], ...]
+    readings: tuple[Reason, ...]
+
+    @property
+    def says(self) -> str:
+        """One sentence without its end."""
+        return f"{self.what}: " + ", ".join(f"{value} on {_nodes(nodes)}" for value, nodes in self.values[:6])
+
+    @property
+    def odd(self) -> int:
+        return sum(len(nodes) for _, nodes in self.values[1:])
+
+
+def differences_of(evidence: Evidence) -> tuple[Difference, ...]:
+    """Of nodes with the same model of GPU, where that is known: a job may span two kinds of machines."""
+    told: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}  # (group, what) -> node -> (value, reading)
+    models = _models(evidence)
+    for probe, values_of in _OF.items():
+        for seen in evidence.of(probe):
+            if not seen.node:
+                continue
+            for what, value in values_of(seen.facts):
+                told.setdefault((models.get(seen.node, ""), what), {}).setdefault(seen.node, (value, seen.ref))
+    found = [_difference(what, nodes) for (_, what), nodes in told.items()]
+    kinds: dict[str, list[str]] = {}
+    for node, model in models.items():
+        kinds.setdefault(model, []).append(node)
+    if len(kinds) > 1:
+        seats = {node: (model, f"{node}/gpu.state") for node, model in models.items()}
+        found.append(_difference("model of GPU", seats))
+    return tuple(sorted(filter(None, found), key=lambda one: (one.odd, one.what))[:MOST])
+
+
+def _difference(what: str, nodes: Mapping[str, tuple[str, str]]) -> Difference | None:
+    counts = Counter(value for value, _ in nodes.values())
+    if len(counts) < 2:
+        return None
+    order = [value for value, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0]))]
+    values = tuple((value, tuple(sorted(node for node, (own, _) in nodes.items() if own == value))) for value in order)
+    odd = [(node, value) for value, some in values[1:] for node in some[:NAMED]][: 4 * NAMED]
+    return Difference(what, values, tuple(Reason(f"{node}: {value}", nodes[node][1]) for node, value in odd))
+
+
+def _nodes(nodes: tuple[str, ...]) -> str:
+    if len(nodes) <= NAMED:
+        return ", ".join(nodes)
+    return f"{len(nodes)} nodes"
+
+
+def _models(evidence: Evidence) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for seen in evidence.of("gpu.state"):
+        names = sorted({gpu.name for gpu in seen.facts.gpus if gpu.name})
+        if seen.node and names:
+            found.setdefault(seen.node, " and ".join(names))
+    return found
+
+
+def _versions(facts: Any) -> Iterator[tuple[str, str]]:
+    for component, version in facts.found.items():
+        yield WORDS.get(component, component), version.partition("-1+")[0]
+
+
+def _switched(value: bool) -> str:
+    """ "off on gpu-017" would be hard to read."""
+    return "enabled" if value else "disabled"
+
+
+def _settings(facts: Any) -> Iterator[tuple[str, str]]:
+    """Only what a node's tool or probe told."""
+    numbers = (("CPUs online", facts.cpus), ("cores", facts.cores), ("NUMA nodes", facts.numa_nodes))
+    yield from ((what, str(number)) for what, number in numbers if number is not None)
+    if facts.clocksource:
+        yield "clock source", facts.clocksource
+        yield "automatic NUMA balancing", _switched(facts.numa_balancing)
+    if facts.governors:
+        yield "CPU governor", " and ".join(facts.governors)
+    if facts.modules and any(name.startswith("nvidia") for name in facts.modules):
+        yield "module for GPUDirect RDMA", "loaded" if set(PEERMEM) & set(facts.modules) else "not loaded"
+
+
+def _gpus(facts: Any) -> Iterator[tuple[str, str]]:
+    if facts.driver:
+        yield WORDS["driver"], facts.driver
+    if not facts.gpus:
+        return
+    yield "GPUs that answer", str(sum(gpu.answered for gpu in facts.gpus))
+    for what, values in (
+        ("persistence mode", {gpu.persistence for gpu in facts.gpus} - {None}),
+        ("MIG", {gpu.mig for gpu in facts.gpus} - {None}),
+    ):
+        if values:
+            yield what, " and ".join(map(_switched, sorted(values)))
+    limits = sorted({gpu.power_limit_w for gpu in facts.gpus if gpu.power_limit_w})
+    if limits:
+        yield "power limit", " and ".join(f"{watts:g} W" for watts in limits)
+
+
+def _links(facts: Any) -> Iterator[tuple[str, str]]:
+    """Of the interfaces that carry RDMA only: others differ for good reasons."""
+    rdma = [link for link in facts.links if link.hca]
+    sizes = sorted({link.mtu for link in rdma if link.mtu})
+    if sizes:
+        yield "MTU of RDMA interfaces", " and ".join(map(str, sizes))
+    pauses = {link.pause for link in rdma} - {None}
+    if pauses:
+        yield "pause frames", " and ".join(map(_switched, sorted(pauses)))
+
+
+def _ports(facts: Any) -> Iterator[tuple[str, str]]:
+    active = [port for port in facts.ports if port.state == "ACTIVE"]
+    if facts.ports:
+        yield "RDMA ports that are up", str(len(active))
+    rates = sorted({port.rate_gbps for port in active if port.rate_gbps})
+    if rates:
+        yield "rate of RDMA ports", " and ".join(f"{rate:g} Gb/s" for rate in rates)
+
+
+_OF: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
+    "host.versions": _versions,
+    "host.settings": _settings,
+    "gpu.state": _gpus,
+    "net.links": _links,
+    "ib.ports": _ports,
+}
+
+
+def as_json(found: tuple[Difference, ...]) -> list[dict[str, Any]]:
+    """For telling and the page."""
+    return [
+        {
+            "what": clean(one.what)[:80],
+            "says": clean(one.says)[:600],
+            "readings": [
+                {"says": clean(each.says)[:200], "reading": clean(each.reading)[:400]} for each in one.readings
+            ],
+        }
+        for one in found
+    ]

@@ -1,0 +1,76 @@
+"""What should be equal along a job and is not, said in one line each."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from probes import catalog
+from probes.core import Capture, interpret
+from probes.diagnosis import diagnose, telling
+from probes.diagnosis.core import Seen, seen
+
+
+def reading(node: str, probe: str, text: str) -> Seen:
+    return seen(interpret(catalog.load()[probe], Capture(node, probe, "ok", text.encode())))
+
+
+def versions(node: str, **told: str) -> Seen:
+    lines = "\n".join(f"{component}\t{version}" for component, version in told.items())
+    return reading(node, "host.versions", f"==> versions <==\n{lines}\n")
+
+
+def settings(node: str, **told: Any) -> Seen:
+    usual: dict[str, Any] = {
+        "modules": ["nvidia", "nvidia_peermem"], "online": "0-127", "cores": 64, "numa_nodes": 2, "clocksource": "tsc",
+        "governors": ["performance"], "numa_balancing": "0", "ranks": [],
+    }  # fmt: skip
+    return reading(node, "host.settings", f"==> settings <==\n{json.dumps({**usual, **told})}\n")
+
+
+def said(readings: list[Seen]) -> list[str]:
+    nodes = sorted({one.node for one in readings})
+    return [one.says for one in diagnose(readings, nodes).differences]
+
+
+def test_one_node_of_sixty_four_with_another_driver_is_named() -> None:
+    nodes = [f"gpu-{number:03d}" for number in range(64)]
+    readings = [versions(node, driver="550.54" if node == "gpu-017" else "535.183.01") for node in nodes]
+    assert said(readings) == ["NVIDIA driver: 535.183.01 on 63 nodes, 550.54 on gpu-017"]
+
+
+def test_equal_nodes_differ_in_nothing_and_one_node_alone_cannot() -> None:
+    assert said([settings(node) for node in ("a", "b", "c")]) == []
+    assert said([settings("a", governors=["powersave"])]) == []
+
+
+def test_settings_of_the_machine_are_compared_the_fewest_odd_nodes_first() -> None:
+    readings = [settings(node) for node in ("gpu-1", "gpu-2", "gpu-3")]
+    readings += [settings("gpu-4", modules=["nvidia"], clocksource="hpet"), settings("gpu-5", modules=["nvidia"])]
+    assert said(readings) == [
+        "clock source: tsc on gpu-1, gpu-2, gpu-3, gpu-5, hpet on gpu-4",
+        "module for GPUDirect RDMA: loaded on gpu-1, gpu-2, gpu-3, not loaded on gpu-4, gpu-5",
+    ]
+
+
+def test_what_a_node_does_not_tell_is_no_difference() -> None:
+    assert said([settings("a"), settings("b", clocksource="", governors=[], modules=[])]) == []
+
+
+def test_two_kinds_of_machines_are_compared_each_with_its_own() -> None:
+    head = "index, name, pci.bus_id, driver_version\n"
+    kinds = {"gpu-1": "NVIDIA H100", "gpu-2": "NVIDIA H100", "old-1": "NVIDIA A100", "old-2": "NVIDIA A100"}
+    from probes.intake.tools.nvidia_smi_csv import TOOL
+
+    readings = []
+    for node, model in kinds.items():
+        driver = "535.183.01" if node.startswith("gpu") else "525.85.12"
+        facts = TOOL.read(head + f"0, {model}, 00000000:1B:00.0, {driver}\n")
+        readings.append(Seen(f"{node}/gpu.state", node, "gpu.state", "ok", "", facts, ()))
+    assert said(readings) == ["model of GPU: NVIDIA A100 on old-1, old-2, NVIDIA H100 on gpu-1, gpu-2"]
+
+
+def test_a_difference_is_told_with_the_readings_of_the_odd_nodes() -> None:
+    readings = [versions("gpu-1", NCCL="2.21.5"), versions("gpu-2", NCCL="2.21.5"), versions("gpu-3", NCCL="2.20.3")]
+    (told,) = telling.told(diagnose(readings, ["gpu-1", "gpu-2", "gpu-3"]))["differences"]
+    assert told["readings"] == [{"says": "gpu-3: 2.20.3", "reading": "gpu-3/host.versions"}]
