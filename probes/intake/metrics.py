@@ -25,10 +25,10 @@ from probes.core import clean, lines_of
 from probes.intake import container_tables
 from probes.intake.series import Point, Series
 
-MOST_SERIES, MOST_POINTS, LONGEST = 20_000, 2_000, 20_000
+MOST_SERIES, MOST_POINTS, LONGEST = 200_000, 2_000, 20_000
 _NAME = r"[A-Za-z_:][\w:]{2,120}"
 _LINE = re.compile(
-    rf"(?P<name>{_NAME})?\s{{0,2}}(?P<labels>\{{[^\n]{{0,4000}}\}})?\s{{0,8}}(?:=>)?\s{{1,8}}"
+    rf"(?:[\w.-]{{1,80}}: )?(?P<name>{_NAME})?\s{{0,2}}(?P<labels>\{{[^\n]{{0,4000}}\}})?\s{{0,8}}(?:=>)?\s{{1,8}}"
     r"(?P<value>[+-]?(?:\d{1,20}(?:\.\d{0,20})?(?:e[+-]?\d{1,3})?|NaN|Inf))"
     r"(?:\s{1,4}@?\[?(?P<at>\d{9,14}(?:\.\d{1,9})?)\]?)?\s{0,4}(?:#.{0,400})?",
     re.I,

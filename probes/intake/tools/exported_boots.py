@@ -11,8 +11,8 @@ import re
 from datetime import UTC, datetime
 
 from probes.catalog._host_facts import Boots
+from probes.intake.samples import names_one_of, samples
 from probes.intake.tools import Tool
-from probes.intake.tools._exposition import series, whether
 from probes.intake.tools._text import refuse
 
 NAMES = ("node_boot_time_seconds", "node_boot_time")
@@ -20,11 +20,11 @@ _BTIME = re.compile(r"^btime (1\d{9})$", re.M)
 
 
 def _fits(head: str, name: str) -> bool:
-    return whether(head, NAMES) or bool(_BTIME.search(head[:16384]))
+    return names_one_of(head, NAMES) or bool(_BTIME.search(head[:16384]))
 
 
 def by_node(text: str) -> dict[str, Boots]:
-    found = {one.node: _boots(one.value) for one in series(text, NAMES)}
+    found = {one.node: _boots(one.value) for one in samples(text, NAMES)}
     if not found and (since := _BTIME.search(text[:262_144])):
         found = {"": _boots(float(since[1]))}
     if not found:

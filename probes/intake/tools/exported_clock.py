@@ -9,8 +9,8 @@ Errors   ParseError when no series is in it
 from __future__ import annotations
 
 from probes.catalog.host_clock import Clock
+from probes.intake.samples import names_one_of, samples
 from probes.intake.tools import Tool
-from probes.intake.tools._exposition import series, whether
 from probes.intake.tools._text import refuse
 
 OFFSETS = {"node_timex_offset_seconds": 1.0, "node_ntp_offset_seconds": -1.0}
@@ -18,13 +18,13 @@ SYNC = "node_timex_sync_status"
 
 
 def _fits(head: str, name: str) -> bool:
-    return whether(head, (*OFFSETS, SYNC))
+    return names_one_of(head, (*OFFSETS, SYNC))
 
 
 def by_node(text: str) -> dict[str, Clock]:
     offsets: dict[str, float] = {}
     kept: dict[str, bool] = {}
-    for one in series(text, (*OFFSETS, SYNC)):
+    for one in samples(text, (*OFFSETS, SYNC)):
         if one.name == SYNC:
             kept[one.node] = one.value != 0
         else:

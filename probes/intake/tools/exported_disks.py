@@ -9,8 +9,8 @@ Errors   ParseError when no series is in it
 from __future__ import annotations
 
 from probes.catalog._storage_facts import NETWORK, Disk, SharedMemory, Storage
+from probes.intake.samples import names_one_of, samples
 from probes.intake.tools import Tool
-from probes.intake.tools._exposition import series, whether
 from probes.intake.tools._text import refuse
 from probes.intake.tools.disks import PSEUDO
 
@@ -19,13 +19,13 @@ NAMES = tuple(f"{BEGIN}{what}" for what in ("avail_bytes", "size_bytes", "files"
 
 
 def _fits(head: str, name: str) -> bool:
-    return whether(head, NAMES)
+    return names_one_of(head, NAMES)
 
 
 def by_node(text: str) -> dict[str, Storage]:
     told: dict[tuple[str, str], dict[str, float]] = {}
     kinds: dict[tuple[str, str], tuple[str, str]] = {}
-    for one in series(text, NAMES):
+    for one in samples(text, NAMES):
         key = (one.node, one.labels.get("mountpoint", "")[:300])
         told.setdefault(key, {})[one.name.removeprefix(BEGIN)] = one.value
         kinds[key] = one.labels.get("fstype", ""), one.labels.get("device", "")[:300]
