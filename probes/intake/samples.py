@@ -40,7 +40,7 @@ def is_query(head: str) -> bool:
 
 
 def names_one_of(head: str, names: Sequence[str]) -> bool:
-    return any(re.search(rf'(?:^|[ "]){name}["{{ ]', head, re.M) for name in names)
+    return any(name in head and re.search(rf'(?:^|[ "]){name}["{{ ]', head, re.M) for name in names)
 
 
 def samples(text: str, names: Sequence[str] = ()) -> Iterator[Sample]:

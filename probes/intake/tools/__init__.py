@@ -54,16 +54,22 @@ def facts_of_tool(probe: str) -> Any:
     return typing.get_type_hints(found.read).get("return") if found is not None else None
 
 
+@functools.lru_cache(maxsize=8)
+def _fitting(head: str, name: str) -> tuple[Tool, ...]:
+    """One text is asked about several times on its way."""
+    return tuple(tool for tool in tools() if tool.fits(head, name))
+
+
 def tool_of(head: str, name: str) -> Tool | None:
     """The first tool whose output this is."""
-    return next((tool for tool in tools() if not tool.beside and tool.fits(head, name)), None)
+    return next(iter(tools_of(head, name)), None)
 
 
 def tools_of(head: str, name: str) -> tuple[Tool, ...]:
     """Every tool whose output this is: `uptime` tells load and boot, `lspci -vvv` devices and access control."""
-    return tuple(tool for tool in tools() if not tool.beside and tool.fits(head, name))
+    return tuple(tool for tool in _fitting(head, name) if not tool.beside)
 
 
 def beside(head: str, name: str) -> tuple[Tool, ...]:
     """Every tool that finds something in a text of any kind."""
-    return tuple(tool for tool in tools() if tool.beside and tool.fits(head, name))
+    return tuple(tool for tool in _fitting(head, name) if tool.beside)

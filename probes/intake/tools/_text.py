@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -83,9 +84,15 @@ def looks(text: str) -> Iterator[tuple[float | None, str]]:
             yield at, body
 
 
+@functools.lru_cache(maxsize=4)
+def _lower(text: str) -> str:
+    """One head is asked for words by many tools."""
+    return text.lower()
+
+
 def mentions(text: str, words: tuple[str, ...]) -> bool:
     """Whether one of these words, in lower case, is in the text: what is quick before a pattern is tried."""
-    lower = text.lower()
+    lower = _lower(text)
     return any(word in lower for word in words)
 
 

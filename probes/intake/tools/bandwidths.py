@@ -13,11 +13,12 @@ from probes.core import Finding, clean, lines_of
 from probes.intake.hosts import alike
 from probes.intake.tools import Tool
 from probes.intake.tools._counter_sets import candidates
-from probes.intake.tools._text import number, refuse
+from probes.intake.tools._text import mentions, number, refuse
 
 _WORD = re.compile(
     r"\bbw\b|BW|bandwidth|Gb(?:/s|ps|it)|GB/s|MB/s|ib_(?:write|read|send)|all_?reduce|sendrecv|nccl|iperf", re.I
 )
+_WORDS = ("bw", "bandwidth", "gb/s", "gbp", "gbit", "mb/s", "ib_", "reduce", "sendrecv", "nccl", "iperf")
 _PAIR = re.compile(
     r"^\s{0,8}[\[(|]?\s{0,4}([A-Za-z][\w.]{0,40}(?:-\d{1,6})?)\s{0,4}(?:<?-{1,2}>|<->|->|→|↔|\.\.|/|,|\||:|-|\s|\bto\b|\bvs\b){1,4}\s{0,4}"
     r"([A-Za-z][\w.]{0,40}(?:-\d{1,6})?)[\])]?\s{0,4}[:,|=]?\s{1,40}(?:\w{2,12}[ =:]{1,3})?(\d{1,6}(?:\.\d{1,4})?)\b"
@@ -31,7 +32,7 @@ FEWEST = 3  # pairs
 def fits(head: str, name: str) -> bool:
     if _HEAD.search(head) and _PERFTEST.search(head):
         return bool(_ends(name))
-    return bool(_WORD.search(head)) and len(_pairs(head[:LOOKED_AT])) >= FEWEST
+    return mentions(head, _WORDS) and bool(_WORD.search(head)) and len(_pairs(head[:LOOKED_AT])) >= FEWEST
 
 
 def read(text: str) -> Bandwidths:

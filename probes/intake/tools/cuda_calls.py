@@ -19,7 +19,7 @@ import re
 from probes.catalog._cuda_calls import CudaCalls
 from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, number, refuse
+from probes.intake.tools._text import host_in, mentions, number, refuse
 
 _HEAD = re.compile(r"Time ?\(%\).{1,40}Total Time(?: ?\(ns\))?.{1,40}(?:Num )?(?:Calls|Instances)", re.I)
 _ROW = re.compile(
@@ -38,6 +38,8 @@ LAUNCH = re.compile(r"(?:cuda|cu|hip)LaunchKernel\w{0,12}|(?:cuda|cu|hip)GraphLa
 
 
 def fits(head: str, name: str) -> bool:
+    if not mentions(head, ("self cpu", "time(%)", "time (%)")):
+        return False
     if _TORCH.search(head):
         return True
     return bool(_HEAD.search(head)) and any(

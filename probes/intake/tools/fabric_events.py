@@ -33,8 +33,9 @@ _MARK = re.compile(
     re.I | re.M,
 )  # fmt: skip
 _QUICK = (
-    " -> ", "object_path", "event_source", "switch:", "computer:", "switch ", "%line", "%link", "%eth",
-    "oper state set", "switchd[", "ufm", "-e- ", "-w- ", "] warning [", "] info [", "] minor [", "] critical [",
+    "osm", "drop_mgr", "sweep", "log_notice", "state_mgr", "-> subnet", "portoperstatus", "object_path",
+    "event_source", "switch:", "computer:", "%line", "%link", "%eth", "oper state set", "switchd[", "ufm",
+    "-e- ", "-w- ", "] warning [", "] info [", "] minor [", "] critical [",
 )  # fmt: skip
 _WHAT = (
     ("slow", re.compile(r"^-[EW]- [^\n]{0,300}(?:unexpected (?:actual )?link (?:width|speed)"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from probes.catalog._net_facts import FilterRule, Settings
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, refuse, whole
+from probes.intake.tools._text import host_in, mentions, refuse, whole
 from probes.intake.tools.limits import quiet
 
 _CHAIN = re.compile(r"^Chain (\S{1,60}) \((?:policy (\w{2,12})|\d{1,6} references)")
@@ -30,6 +30,8 @@ _PORTS = re.compile(r"(?:dpts?:|--dports?(?: |=)|dports |dport )(?:\{ ?)?([\d,: 
 
 
 def fits(head: str, name: str) -> bool:
+    if not mentions(head, ("chain", "iptables", "target", "-p ", "-a ", "ufw", "table ", "zone", "policy")):
+        return False
     if (_ZONE.search(head) and _TARGET.search(head)) or _UFW.search(head):
         return True
     lines = list(lines_of(head, 500))

@@ -12,7 +12,7 @@ from probes.catalog._load_facts import CpuUse, Load
 from probes.core import lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._load import load
-from probes.intake.tools._text import number, refuse, whole
+from probes.intake.tools._text import mentions, number, refuse, whole
 from probes.intake.tools.pidstat import _SYSTEM, host
 from probes.intake.tools.process_table import by_cpu
 
@@ -28,6 +28,8 @@ _SUMMARY = re.compile(
 def fits(head: str, name: str) -> bool:
     if head.lstrip()[:1] == "{":
         return bool(_JSON.match(head)) and '"cpu-load"' in head
+    if not mentions(head, ("%us", "%idle", "swpd")):
+        return False
     return bool(_MPSTAT.search(head) or _VMSTAT.search(head) or (len(head) < 4096 and _SUMMARY.search(head)))
 
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from probes.catalog.host_clock import Clock
 from probes.core import ParseError
 from probes.intake.tools import Tool
+from probes.intake.tools._text import mentions
 
 SAME_S = 5.0  # judgement: credentials that wait in a queue wait for different times
 _STAMP = r"([A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d \d{4}|[^\n]{0,40}?\((\d{9,11})\))"
@@ -25,7 +26,9 @@ _REFUSED = re.compile(r"(?:Expired|Rewound|Replayed) credential", re.I)
 
 
 def _fits(head: str, name: str) -> bool:
-    return bool(_REFUSED.search(head) and _MADE.search(head) and _SEEN.search(head))
+    return mentions(head, ("munge", "credential")) and bool(
+        _REFUSED.search(head) and _MADE.search(head) and _SEEN.search(head)
+    )
 
 
 def read(text: str) -> Clock:

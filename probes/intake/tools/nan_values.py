@@ -20,7 +20,7 @@ from probes.catalog._replica_facts import NanValue, NanValues
 from probes.core import Finding, clean, lines_of
 from probes.intake.names import named as by_name
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 
 MOST_ROWS, MOST_VALUES = 200_000, 512
 _VALUE = re.compile(
@@ -45,11 +45,12 @@ _LINE = re.compile(
 )
 _FINITE = re.compile(r"is_?finite", re.I)
 _HINT = re.compile(r"\bnan\b|is_?nan|\binf(?:inity)?\b|is_?finite|has_?(?:nan|inf)", re.I)
+_INFINITE = re.compile(r"(?i)\binf(?:inity)?\b")
 _LIST = re.compile(r"\[\s{0,40}\{")  # of objects: "[rank0]: ..." begins like one
 
 
 def fits(head: str, name: str) -> bool:
-    if not _HINT.search(head):
+    if not (mentions(head, ("nan", "finite")) or _INFINITE.search(head)) or not _HINT.search(head):
         return False
     return any(one.bad for one in _values(head))
 

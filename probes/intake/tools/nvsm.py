@@ -28,8 +28,9 @@ _WIDTH = re.compile(r"\[x(\d{1,2})\]")
 
 
 def _fits(head: str, name: str) -> bool:
-    rows = _CHECK.findall(head[:32_768])
-    return len(rows) > 2 and ("Health Summary" in head or "Checks" in head[:4000] or "nvsm" in head[:400].lower())
+    if not ("Health Summary" in head or "Checks" in head[:4000] or "nvsm" in head[:400].lower()):
+        return False
+    return len(_CHECK.findall(head[:32_768])) > 2
 
 
 def read(text: str) -> Verdicts:

@@ -17,7 +17,7 @@ from probes.catalog._replica_facts import Order, Orders
 from probes.core import Finding, clean, lines_of
 from probes.intake.names import named as by_name
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 
 MOST_ITEMS, MOST_ORDERS = 512, 2_048
 _THING = (
@@ -34,7 +34,7 @@ _ARROWS = re.compile(r"\s{0,3}(?:->|→|,|;|\s)\s{0,3}")
 
 
 def fits(head: str, name: str) -> bool:
-    return any(True for _ in _orders(head))
+    return mentions(head, ("order", "bucket", "hook")) and any(True for _ in _orders(head))
 
 
 def read(text: str) -> Orders:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from probes.catalog._trace_report import Place, TraceReport
 from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 
 MOST_ROWS = 100_000
 # What a head or a key is called -> what it tells. The first of ENTERED that is there counts.
@@ -52,7 +52,7 @@ _PAIR = re.compile(
 _WAITS = re.compile(r"started|scheduled|pending|running|waiting|in[_ ]?flight|timed?[_ ]?out|stuck|hang", re.I)
 _FREE = ("all_to_all", "alltoall", "scatter", "gather", "broadcast", "send", "recv", "barrier")
 _LIST = re.compile(r"\[\s{0,40}\{")  # of objects: "[rank0]: ..." begins like one
-_FIT = re.compile(r"enqueued|seq|sequence|op_?count|profiling_name|launched", re.I)
+_FIT = ("enqueued", "seq", "opcount", "op_count", "profiling_name", "launched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Row:
 
 
 def fits(head: str, name: str) -> bool:
-    if not _FIT.search(head) or not re.search("rank", head, re.I) or "WorkNCCL(" in head:
+    if not mentions(head, _FIT) or not mentions(head, ("rank",)) or "WorkNCCL(" in head:
         return False
     body = head.lstrip()
     if body[:1] in "[{" and ('"frames"' in head or '"pg_config"' in head or '"communicators"' in head):

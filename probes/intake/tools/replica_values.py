@@ -24,7 +24,7 @@ from probes.catalog._replica_facts import Replicas, Value
 from probes.core import Finding, lines_of
 from probes.intake.names import named as by_name
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 
 MOST_VALUES, MOST_LINE = 20_000, 4_000
 _HASH = (
@@ -37,6 +37,9 @@ _NORM = (
     r"(?:norm|l2|sum|abs_?mean|mean)(?:_l2)?"
 )
 NAME = re.compile(rf"(?<![\w|])(?P<name>{_HASH}|{_NORM})(?![\w(])", re.I)
+# What is quick, before the pattern is tried.
+_HASHES = ("hash", "sha", "md5", "crc", "sum", "digest", "fingerprint")
+_NORMS, _OF = ("norm", "l2", "mean"), ("param", "weight", "model", "ema", "master", "replica", "theta", "|w|", "|p|")
 _VALUE = r"(?:-?\d{1,20}\.\d{1,20}(?:[eE][+-]?\d{1,3})?\b|[0-9a-fA-F]{6,64}\b|0x[0-9a-fA-F]{1,32}\b|-?\d{4,20}\b)"
 _ONE = re.compile(rf"['\"]?\s{{0,4}}[=: ]\s{{0,4}}['\"]?(?P<value>{_VALUE})", re.I)
 _EACH = re.compile(rf"\b(?:r|rank[ _]?)(?P<rank>\d{{1,6}})['\"]?\s{{0,3}}[=: ]\s{{0,3}}['\"]?(?P<value>{_VALUE})", re.I)
@@ -69,6 +72,8 @@ _SECTION = re.compile(r"[#=*>$-]{2,80}|\[?run\b|CUDA_LAUNCH_BLOCKING=0", re.I)
 def fits(head: str, name: str) -> bool:
     if "CUDA_LAUNCH_BLOCKING" in head and any(map(is_cured, lines_of(head, MOST_LINE))):
         return True
+    if not (mentions(head, _HASHES) or (mentions(head, _NORMS) and mentions(head, _OF)) or mentions(head, ("diff",))):
+        return False
     if not NAME.search(head) and not _DIFF.search(head):
         return False
     try:

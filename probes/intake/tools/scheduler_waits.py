@@ -20,7 +20,7 @@ from probes.catalog._load_facts import Load, Process
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._load import load, nameless, process
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 
 _HEAD = re.compile(
     r"Task\s{1,40}\|\s{1,8}Runtime ms\s{1,8}\|\s{1,8}(?:Count|Switches)\s{1,8}\|\s{1,8}(?:Avg|Average) delay", re.I
@@ -39,7 +39,7 @@ LEAST = 100  # waits: fewer tell nothing
 
 
 def fits(head: str, name: str) -> bool:
-    if _HEAD.search(head):
+    if mentions(head, ("runtime ms",)) and _HEAD.search(head):
         return True
     known = bool(_QUEUE.search(head[:20_000]) or _QUEUE.search(name))
     return known and any(_BCC.match(line) or _BPF.match(line) for line in list(lines_of(head, 300))[:200])

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from probes.catalog._replica_facts import SourceFault, SourceText
 from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 
 MOST_LINES, MOST_FAULTS, MOST_CALLS = 20_000, 16, 32
 _LANGUAGE = re.compile(
@@ -53,6 +53,8 @@ class _Row:
 
 
 def fits(head: str, name: str) -> bool:
+    if not mentions(head, ("async_op", "isend(", "irecv(", "stream(", "streamcontext(")):
+        return False
     if _TRACE.search(head) or not (_ASKED.search(head) or _STREAM.search(head)):
         return False
     return len(_LANGUAGE.findall(head[:262_144])) >= 2

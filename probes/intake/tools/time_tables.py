@@ -66,6 +66,9 @@ _LINE_HEAD = re.compile(r"Line #\s{1,40}Hits\s{1,40}Time\s{1,40}Per Hit\s{1,40}%
 _LINES = re.compile(r"^Total time: (\d{1,9}(?:\.\d{1,6})?(?:e[+-]?\d{1,3})?) s$", re.M)
 
 
+_DIGIT, DIGITS = re.compile(r"\d"), 8  # a heading has words
+
+
 @dataclass(frozen=True, slots=True)
 class _Head:
     split: str
@@ -95,7 +98,7 @@ def cells_of(line: str, split: str) -> list[str]:
 
 def head_of(line: str) -> _Head | None:
     """The heading of such a table. None for any other line."""
-    if len(line) > LONGEST or len(line.strip()) < 9:
+    if len(line) > LONGEST or len(line.strip()) < 9 or len(_DIGIT.findall(line)) > DIGITS:
         return None
     split = next((mark for mark in ("|", "\t", ",") if line.count(mark) > 1), "")
     if line.rstrip().endswith("filename:lineno(function)"):

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from probes.catalog._trace_report import Place, TraceReport
 from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._text import host_in, refuse
+from probes.intake.tools._text import host_in, mentions, refuse
 from probes.intake.tools._trace_tables import of_calls, of_collectives
 
 MOST_PLACES, MOST_RANKS = 256, 65_536
@@ -35,6 +35,8 @@ _HEAD = re.compile(
 _UNDUMPED = re.compile(r"Missing dump files from ranks|missed FR dumps from ranks")
 _COLLECTIVES = re.compile(r"^\s{0,8}id\s{1,40}group_id\s[^\n]{0,200}?collective_seq_id\s", re.M)
 _CALLS = re.compile(r"^\s{0,8}(?:Rank \d{1,6}\s{2,4000})+Rank \d{1,6}\s*\n-{4,4000} ", re.M)
+_QUICK = ("joining collective", "has errors", "mismatch in the collective", "dump files from", "fr dumps",
+    "collective_seq_id", "rank 0 ")  # fmt: skip
 _SEQ = re.compile(r"(?:sequence number:? |joining collective |Collective )(\d{1,18})\b")
 _GROUP = re.compile(r"group(?: info:)? (?!info)(\S{1,120})(?: collective (\S{1,80}))?")
 _MISSING = re.compile(r"[Mm]issing ranks(?: are)?:? ([{\[(][\d, ]{0,400000}[}\])])")
@@ -45,6 +47,8 @@ _NUMBERS = re.compile(r"\d{1,7}")
 
 
 def fits(head: str, name: str) -> bool:
+    if not mentions(head, _QUICK):
+        return False
     if _COLLECTIVES.search(head) or _CALLS.search(head):
         return True
     return bool(_UNDUMPED.search(head) or (_HEAD.search(head) and ("ranks" in head or "Culprit rank" in head)))
