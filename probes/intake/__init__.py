@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probes.core import Reading
+from probes.intake.clues import earlier_attempts
 from probes.intake.files import Given, NoSuchPath
 from probes.intake.items import Unread
 from probes.intake.readings import readings
 from probes.intake.sorting import sort
-from probes.intake.who import Who, earlier_attempts
+from probes.intake.who import Who
 from probes.topology import Topology
 
 __all__ = ["Given", "Intake", "NoSuchPath", "Unread", "read"]

@@ -11,8 +11,9 @@ from typing import Any
 from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, Missing, dump_of
 from probes.core import ParseError, Reading
 from probes.intake.brought import Brought, DumpFile
+from probes.intake.clues import world_of
 from probes.intake.items import Unread
-from probes.intake.who import Who, world_of
+from probes.intake.who import Who
 
 MOST_RANKS = 131_072
 APART_S = 0.01  # one entry told twice differs by rounding only

@@ -13,7 +13,8 @@ import re
 from probes.core import lines_of
 from probes.intake.hosts import alike
 from probes.intake.names import is_address, looks_like_a_node
-from probes.intake.pasted import MOST_NODES, Part
+from probes.intake.pasted import Part
+from probes.intake.prefixed import MOST_NODES
 from probes.intake.tools._counter_sets import candidates, device
 
 _FIRST = re.compile(

@@ -26,7 +26,7 @@ from probes.core import lines_of
 from probes.intake import bug_report
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike
-from probes.intake.names import is_address, looks_like_a_node
+from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
@@ -35,9 +35,8 @@ from probes.intake.watching import watched
 from probes.intake.when import moment_in
 
 LOOKED_AT = 65_536  # characters by which it is known
-MOST_PARTS, MOST_NODES = 20_000, 1_024
+MOST_PARTS = 20_000
 MOST_LABEL = 200  # characters: which process it is about may stand at its end
-_PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80}|\d{1,3}(?:\.\d{1,3}){3}(?=:))(?:: |:$|/[\w.-]{1,80}\] )")
 _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
 _OPEN = re.compile(r"([=#*+])\1{2,100} {1,4}([^\n]{1,100})$")  # ### gpu-017, without an end
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
@@ -82,8 +81,8 @@ def parts_of(text: str) -> list[Part]:
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
         head.pop()
-    if names := _prefixed(head):
-        return _by_prefix(text, names)
+    if names := names_in(head):
+        return [Part((name,), "", mine) for name, mine in by_name(text, names).items()]
     if rows := by_rows(text):
         return [Part((node,), label, told) for node, label, told in rows]
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
@@ -121,43 +120,6 @@ def _timed(parts: list[Part]) -> list[Part]:
 
 
 # The node before every line -----------------------------------------------------------------------------------------
-
-
-def _prefixed(head: list[str], share: float = 0.95) -> set[str]:
-    """The names that stand before the lines, when they stand before nearly all of them."""
-    found = [match[1] for line in head if (match := _PREFIX.match(line))]
-    names = set(found)
-    if not found or len(found) < len(head) * share or len(names) > MOST_NODES:
-        return set()
-    pods = sum(line.startswith("[pod/") for line in head) > len(head) // 2
-    alike = {re.sub(r"\d+", "#", name) for name in names}
-    return (
-        names if pods or all(map(_is_node, names)) or (len(names) > 1 and len(alike) == 1 and _digit(names)) else set()
-    )
-
-
-def _digit(names: set[str]) -> bool:
-    return all(any(c.isdigit() for c in name) for name in names)
-
-
-def _is_node(name: str) -> bool:
-    return looks_like_a_node(name) or looks_like_a_node(name.partition(".")[0]) or is_address(name)
-
-
-def _by_prefix(text: str, names: set[str]) -> list[Part]:
-    lines: dict[str, list[str]] = {}
-    last = ""
-    for line in text.split("\n"):
-        match = _PREFIX.match(line[:200])
-        if match and (match[1] in names or len(lines) < MOST_NODES):
-            last = match[1]
-            lines.setdefault(last, []).append(line[match.end() :])
-        elif last and line:
-            lines[last].append(line)  # one that was torn
-    return [Part((name,), "", "\n".join(some) + "\n") for name, some in lines.items()]
-
-
-# Headings -----------------------------------------------------------------------------------------------------------
 
 
 def _may_head(line: str) -> bool:
@@ -226,9 +188,12 @@ def _turn(line: str, loop: frozenset[str]) -> str:
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
     """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
     for."""
-    names = _prefixed([line for line in body if line.strip()][:400], 0.8) if now.many else set()
+    names = names_in([line for line in body if line.strip()][:400], 0.8) if now.many else set()
     text = "\n".join(body) + "\n"
-    for part in _by_prefix(text, names) if names else [Part(nodes, "", text)]:
+    parts = (
+        [Part((name,), "", mine) for name, mine in by_name(text, names).items()] if names else [Part(nodes, "", text)]
+    )
+    for part in parts:
         first = part.text.lstrip()[:1]
         head = f"{now.columns}\n" if now.columns and (first.isdecimal() or first in "NGP[") else ""
         columns = heading(now.command)
@@ -271,7 +236,7 @@ def _heading(
 
 def _typed_on(host: str, sure: bool) -> bool:
     """Whether the host of a prompt is a node that tells of itself: no laptop, no login node and no container's id."""
-    if not host or _is_node(host):
+    if not host or is_node(host):
         return bool(host)
     plain = any(c.isdigit() for c in host) and not re.fullmatch(r"[0-9a-f]{12}|\d.*", host)
     return plain and not re.match(r"login|bastion|jump|head|mgmt|admin|laptop|localhost|ws\d|mac", host, re.I)
@@ -289,12 +254,12 @@ def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
 def _folded(word: str) -> tuple[str, ...]:
     """The nodes of a name, or of a folded list with a count behind it, as clush prints it."""
     word = re.sub(r" \(\d{1,6}\)$", "", word)
-    if _is_node(word):
+    if is_node(word):
         return (word,)
     if not re.fullmatch(r"[A-Za-z][\w.-]{0,62}\[[\d,-]{1,400}\][\w.,\[\]-]{0,400}", word):
         return ()
     names = tuple(_unfolded(word))
-    return names if len(names) <= MOST_NODES and all(map(_is_node, names)) else ()
+    return names if len(names) <= MOST_NODES and all(map(is_node, names)) else ()
 
 
 def _unfolded(word: str) -> Iterator[str]:

@@ -15,45 +15,30 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-from probes import catalog
-from probes.catalog._cluster_facts import Cluster
 from probes.catalog._flight_recorder_apart import Apart
 from probes.catalog._flight_recorder_decode import Refused
-from probes.catalog._process_extract import Extract, extracts_of, ps_rows, variables_in
-from probes.catalog._process_lines import extracts_told
-from probes.catalog._stack_text import faulthandler, stacks_of
-from probes.core import Capture, ParseError, Reading, sections
+from probes.core import ParseError, Reading, sections
 from probes.intake import captures, samples
-from probes.intake.brought import Brought, DumpFile, NodeFile, ProcessFile, StackFile
+from probes.intake.brought import Brought, DumpFile
 from probes.intake.by_node import items_by_node
 from probes.intake.chained import outputs_of
 from probes.intake.files import Given, walk
-from probes.intake.hosts import kernel_host, told_by
-from probes.intake.items import HEAD, LONG_LINE, PEEK, TEXT_BYTES, Item, Unread
+from probes.intake.hosts import told_by
+from probes.intake.items import HEAD, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
-from probes.intake.logs import below_a_tool, log_file, unrotated, whole_text
+from probes.intake.logs import unrotated, whole_text
 from probes.intake.metric_files import node_files, table_files
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
+from probes.intake.reader import NO_FORM, Reader
 from probes.intake.tools import (
-    Tool,
-    beside,
-    environment,
-    launch,
-    looked,
-    native_stacks,
     packet_log,
-    process_table,
-    stuck_in_driver,
     tools_of,
 )
-from probes.intake.tools._text import taken_at
 from probes.topology import Topology
 
 HELPERS = min(4, os.cpu_count() or 1)
 WAITING = 2 * HELPERS  # dumps in memory at a time
-TOLD = {"cluster.events": ("scheduler_kill",)}  # events of a log that these facts tell, too
-BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for
 NESTED = 2  # files within files of `tail -v`
 
 
@@ -76,9 +61,9 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 MOST_PASTED = 20_000  # files that one file may be cut into
 
 
-class _Sorter:
+class _Sorter(Reader):
     def __init__(self) -> None:
-        self.brought = Brought()
+        super().__init__()
         self._saved = captures.Saved()
         self._trees = captures.Trees()
         self._pool = ThreadPoolExecutor(HELPERS)
@@ -97,17 +82,6 @@ class _Sorter:
             return
         self._looked_at(item)
         self._take_apart(item, 0)
-
-    def _looked_at(self, item: Item) -> None:
-        """Times at which somebody looked: of the whole file, before it is taken apart, and of no node."""
-        if item.binary or b"\0" in item.head:
-            return
-        facts = looked.looks(item.upto(PEEK).decode("utf-8", "replace").replace("\r\n", "\n"))
-        if facts is not None:
-            self.brought.captures.append((item.ref, Reading(Capture("", looked.TOOL.probe, "ok"), facts, None, ())))
-
-    def _unread(self, item: Item, why: str) -> None:
-        self.brought.unread.append(Unread(item.ref, why))
 
     def _expected(self, item: Item) -> None:
         try:
@@ -149,7 +123,8 @@ class _Sorter:
             self._tools(item, known.tool, known.text)
             self.brought.nodes += table_files(item, known.text)
         else:
-            self._log(item, known, nested)
+            if not self._log(item, known) and not self._by_node(item, known.text, nested):
+                self._unread(item, NO_FORM)
 
     def _other(self, item: Item, why: str, nested: int) -> None:
         """No evidence as it stands; rows of CSV and JSON may be, by node."""
@@ -241,38 +216,6 @@ class _Sorter:
         finally:
             self._room.release()
 
-    def _stacks(self, item: Item, text: str) -> None:
-        processes = stacks_of(text)
-        form = 3 if text.lstrip()[:1] == "[" and processes[0].how == "py-spy" else 1
-        if form == 1 and processes and processes[0].how == "faulthandler":
-            form = 0
-        elif any(frame.line is None for one in processes for thread in one.threads for frame in thread.frames):
-            form = max(form, 2)
-        self.brought.stacks.append(StackFile(item.ref, item.inside, form, processes))
-        if native_stacks.fits(text[:HEAD], item.name):  # also where nothing says of which rank
-            self._tool(item, native_stacks.TOOL, text)
-
-    def _process(self, item: Item, known: Known) -> None:
-        if known.kind == "environment":
-            extracts = [Extract(0, variables=variables_in(known.text))]
-            if environment.fits(known.text[:HEAD], item.name):
-                self._tool(item, environment.TOOL, known.text)
-        elif known.kind == "states":
-            extracts = extracts_told(known.text)
-        else:
-            extracts = ps_rows(known.text) if known.kind == "ps" else extracts_of(known.text)
-        if not extracts:
-            self._unread(item, "lists no process")
-        else:
-            # Who takes the CPU, be it of the job or not.
-            if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
-                self._tool(item, process_table.TOOL, known.text)
-            if known.kind == "ps" and stuck_in_driver.fits(known.text[:HEAD], item.name):
-                self._tool(item, stuck_in_driver.TOOL, known.text)
-            if known.kind == "ps" and launch.tells(known.text[:HEAD]):
-                self._tool(item, launch.TOOL, known.text)
-            self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
-
     def _sections(self, item: Item, text: str, nested: int) -> None:
         """The output of a probe's collector, or several files as `tail -v -n +1` prints them."""
         reading = captures.of_sections(item, text)
@@ -296,80 +239,6 @@ class _Sorter:
         if len(self.brought.unread) - before == len(parts):
             del self.brought.unread[before:]
             self._unread(item, "several files in one, of which none has a known form")
-
-    def _of_node(self, item: Item, probe: str, text: str) -> bool:
-        seen_at = item.seen_at if item.seen_at is not None else taken_at(text)
-        reading = catalog.read(Capture("", probe, "ok", text.encode("utf-8", "replace"), at=seen_at))
-        if reading.parse_error:
-            self._unread(item, reading.parse_error)
-            return False
-        host = kernel_host(text) if probe == "host.kernel_log" else ""
-        self.brought.nodes.append(NodeFile(item.ref, item.inside, probe, reading, host))
-        return True
-
-    def _tools(self, item: Item, first: Tool, text: str) -> None:
-        """One output may tell several things. It is refused only where nothing could read it."""
-        refused: ParseError | None = None
-        read = False
-        for tool in dict.fromkeys((first, *tools_of(text[:HEAD], item.name))):
-            try:
-                self._tool(item, tool, text)
-                read = True
-            except ParseError as error:
-                refused = refused or error
-        if refused is not None and not read:
-            if not first.log:
-                raise refused
-            self._log(item, Known("perhaps a log", text), NESTED)
-        elif first.log and (log := below_a_tool(item, text, TOLD.get(first.probe, ()))) is not None:
-            self.brought.logs.append(log)
-
-    def _tool(self, item: Item, tool: Tool, text: str) -> None:
-        judge = tool.findings if tool.findings is not None else catalog.load()[tool.probe].findings
-        seen_at = item.seen_at if item.seen_at is not None else taken_at(text)
-        found = tool.by_node(text) if tool.by_node is not None else {tool.host(text): tool.read(text)}
-        for host, told in found.items():
-            facts = tool.named(told, str(item.inside))
-            reading = Reading(Capture("", tool.probe, "ok", at=seen_at), facts, None, tuple(judge(facts)))
-            self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, host))
-            if isinstance(facts, Cluster):
-                self.brought.named |= {pod.node for pod in facts.pods} - {""}
-
-    def _whole(self, item: Item, text: str) -> str:
-        """All of a log that tells, and a word on lines without end."""
-        found = whole_text(item, text)
-        if item.cut_lines:
-            cut = f"lines of more than {LONG_LINE >> 10} KiB were cut off, {item.cut_lines} of them"
-            self._unread(item, f"{cut}; the rest was read")
-        return found
-
-    def _log(self, item: Item, known: Known, nested: int) -> None:
-        text = self._whole(item, known.text)
-        tables = table_files(item, text)
-        self.brought.nodes += tables
-        besides = self._besides(item, text) or bool(tables)
-        log = log_file(item, text, sure=known.kind == "log")
-        if log is not None:
-            self.brought.logs.append(log)
-            if "(most recent call first):" in text:
-                self.brought.stacks.append(StackFile(item.ref, item.inside, -1, (faulthandler(text[:TEXT_BYTES]),)))
-            return
-        if tables:
-            return
-        bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
-        if bare.findings:  # lines that were cut out of a kernel log, without their times
-            self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
-        elif not besides and not self._by_node(item, text, nested):
-            self._unread(item, "no line in it has a known form")
-
-    def _besides(self, item: Item, text: str) -> bool:
-        """What a log holds besides its events: values of replicas, and pieces of the program that somebody pasted."""
-        before = len(self.brought.nodes)
-        both_ends = text if len(text) <= 2 * BESIDES else f"{text[:BESIDES]}\n{text[-BESIDES:]}"
-        for tool in beside(text[:HEAD], item.name):
-            with contextlib.suppress(ParseError):
-                self._tool(item, tool, both_ends)
-        return len(self.brought.nodes) > before
 
     def end(self) -> Brought:
         for future in self._dumps:

@@ -8,17 +8,16 @@ their rank in their content as well, the difference is applied to all of that no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
+from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
 from probes.intake.hosts import called, node_of_name, of_fabric, of_names, of_twins
 from probes.intake.names import Named, after_prefix, named, nodes_of
-
-MOST_THREADS = 4096  # of a dump's entries that are looked at
 
 
 class Who:
@@ -35,7 +34,7 @@ class Who:
         hosts |= of_fabric(brought.nodes, brought.folders)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         self.nodes = nodes_of(brought.folders, hosts, whole) | of_twins(one.inside for one in brought.nodes)
-        self.nodes -= _of_many(one.inside for one in brought.nodes)
+        self.nodes -= of_many(one.inside for one in brought.nodes)
         self.called = {folder: called(folder.name, hosts) for folder in self.nodes}
         self.hosts = hosts | set(self.called.values())
         there: dict[PurePosixPath, set[str]] = {}
@@ -44,7 +43,7 @@ class Who:
                 there.setdefault(one.inside.parent, set()).add(name)
         told = {one.inside.parent for one in brought.nodes if one.host}  # by its content, not by a name alone
         self.alone = {folder: names.pop() for folder, names in there.items() if len(names) == 1 and folder in told}
-        self.told = _told(brought.told, self.hosts)
+        self.told = told_of(brought.told, self.hosts)
         self._named_by_content(hosts)
         self.hosts |= set(self.told.values())
         self.names: dict[PurePosixPath, Named] = {inside: named(inside) for inside in brought.insides}
@@ -140,7 +139,7 @@ class Who:
         worker = self.is_worker(file.inside, process.pid, looks_like_a_worker(process))
         above = self.above(file.inside, process.pid) if worker else process.pid
         rank = self.of_pid(file.inside, above)
-        if rank is None and _of_one(file):
+        if rank is None and of_one(file):
             rank = self.of_name(file.inside, process.pid)
         if rank is None and not worker:
             rank = next(
@@ -204,7 +203,7 @@ class Who:
         for log in self.brought.logs:
             yield log.inside, None, log.log.rank if log.marked else None
         for file in self.brought.stacks:
-            if _of_one(file) and not looks_like_a_worker(file.processes[0]):
+            if of_one(file) and not looks_like_a_worker(file.processes[0]):
                 yield file.inside, file.processes[0].pid, self.of_pid(file.inside, file.processes[0].pid)
         for some in self.brought.processes:
             if len(some.extracts) == 1 and not some.extracts[0].is_worker:
@@ -253,84 +252,8 @@ class Who:
             if claimed is not None and node:
                 said.setdefault(claimed, Counter())[node] += 2
         found = {rank: counts.most_common(1)[0][0] for rank, counts in said.items()}
-        return found | _in_blocks(found, self.world or 0)
+        return found | in_blocks(found, self.world or 0)
 
     def _world(self) -> int | None:
         told = [log.world for log in self.brought.logs] + [world_of(dump.reduced) for dump in self.brought.dumps]
         return max([size for size in told if size], default=None)
-
-
-def _told(folders: Mapping[PurePosixPath, str], hosts: set[str]) -> dict[PurePosixPath, str]:
-    """Whose a folder is in which a file tells the node's name. What lies beside the folders of several nodes, or where
-    files name other nodes, is not settled by it: the name may be that of whoever collected them."""
-    told = set(folders.values())
-    short = {name.partition(".")[0] for name in told}
-    if len(short) == 1 and {host.partition(".")[0] for host in hosts} <= short:
-        return {PurePosixPath("."): min(told, key=len), PurePosixPath("/"): min(told, key=len)}
-    return {folder: host for folder, host in folders.items() if folder.name}
-
-
-def _of_many(files: Iterable[PurePosixPath]) -> set[PurePosixPath]:
-    """Folders whose files name two nodes or more: whatever such a folder is called, it is none of one node."""
-    named_in: dict[PurePosixPath, set[str]] = {}
-    for inside in files:
-        if name := node_of_name(PurePosixPath(inside.name), ()):
-            named_in.setdefault(inside.parent, set()).add(name)
-    return {folder for folder, names in named_in.items() if len(names - {folder.name}) > 1}
-
-
-def _of_one(file: StackFile) -> bool:
-    """Whether it shows one process, perhaps at several looks."""
-    return len(file.processes) == 1 or (len({one.pid for one in file.processes}) == 1 and bool(file.processes[0].pid))
-
-
-def looks_like_a_worker(process: ProcessStack) -> bool:
-    """A data-loader worker has the worker's loop of torch below everything it does."""
-    main = process.main
-    return main is not None and any(
-        frame.function.rpartition(".")[2] == "_worker_loop" and "torch/utils/data" in frame.file
-        for frame in main.frames
-    )
-
-
-def _in_blocks(known: dict[int, str], world: int) -> dict[int, str]:
-    """The nodes of ranks of which no file tells: where all that is known lies in blocks of equal size, one per node,
-    as torchrun and Slurm place ranks, the others do too. {rank: node}"""
-    nodes = set(known.values())
-    if not nodes or not world or world % len(nodes) or world > 131_072:
-        return {}
-    size = world // len(nodes)
-    block: dict[int, str] = {}
-    for rank, node in known.items():
-        if block.setdefault(rank // size, node) != node:
-            return {}
-    if len(set(block.values())) != len(block) or len(known) * 2 < world:
-        return {}
-    return {rank: block[rank // size] for rank in range(world) if rank not in known and rank // size in block}
-
-
-def world_of(reduced: dict[str, Any] | None) -> int | None:
-    """The number of ranks of the default group, where a dump lists them."""
-    for group in (reduced or {}).get("groups", ()):
-        if group["desc"] == "default_pg" and group["ranks"]:
-            spans: list[list[int]] = group["ranks"]
-            return sum((last - first) // step + 1 for first, last, step in spans)
-    return None
-
-
-def threads_of(reduced: dict[str, Any] | None) -> set[int]:
-    """pthread ids of the threads that enqueued what a dump tells in full (a row's last column but one)."""
-    rows = [row for group in (reduced or {}).get("groups", ()) for row in (*group["pending"], *group["last"])]
-    return {row[-2] for row in rows[:MOST_THREADS] if row[-2]}
-
-
-def earlier_attempts(names: dict[PurePosixPath, Named]) -> set[PurePosixPath]:
-    """Files of attempts before the last one of a run folder of torchrun: they are of a job that was started again."""
-    last: dict[PurePosixPath, int] = {}
-    at: dict[PurePosixPath, tuple[PurePosixPath, int]] = {}
-    for inside, name in names.items():
-        folder = next((one for one in inside.parents if one.name.startswith("attempt_")), None)
-        if folder is not None and name.attempt is not None:
-            at[inside] = (folder.parent, name.attempt)
-            last[folder.parent] = max(last.get(folder.parent, 0), name.attempt)
-    return {inside for inside, (run, attempt) in at.items() if attempt < last[run]}

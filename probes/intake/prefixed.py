@@ -1,0 +1,43 @@
+"""Lines that begin with the node or pod that wrote them, as pdsh, srun and `kubectl logs --prefix` put it in front.
+
+Shape    names_in(head) -> the names, set() where not nearly all lines begin so; by_name(text, names) -> name: its lines
+Errors   none
+"""
+
+from __future__ import annotations
+
+import re
+
+from probes.intake.names import is_address, looks_like_a_node
+
+MOST_NODES = 1_024
+_PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80}|\d{1,3}(?:\.\d{1,3}){3}(?=:))(?:: |:$|/[\w.-]{1,80}\] )")
+
+
+def names_in(head: list[str], share: float = 0.95) -> set[str]:
+    """The names that stand before the lines, when they stand before nearly all of them."""
+    found = [match[1] for line in head if (match := _PREFIX.match(line))]
+    names = set(found)
+    if not found or len(found) < len(head) * share or len(names) > MOST_NODES:
+        return set()
+    pods = sum(line.startswith("[pod/") for line in head) > len(head) // 2
+    alike = {re.sub(r"\d+", "#", name) for name in names}
+    numbered = all(any(c.isdigit() for c in name) for name in names)
+    return names if pods or all(map(is_node, names)) or (len(names) > 1 and len(alike) == 1 and numbered) else set()
+
+
+def is_node(name: str) -> bool:
+    return looks_like_a_node(name) or looks_like_a_node(name.partition(".")[0]) or is_address(name)
+
+
+def by_name(text: str, names: set[str]) -> dict[str, str]:
+    lines: dict[str, list[str]] = {}
+    last = ""
+    for line in text.split("\n"):
+        match = _PREFIX.match(line[:200])
+        if match and (match[1] in names or len(lines) < MOST_NODES):
+            last = match[1]
+            lines.setdefault(last, []).append(line[match.end() :])
+        elif last and line:
+            lines[last].append(line)  # one that was torn
+    return {name: "\n".join(some) + "\n" for name, some in lines.items()}
