@@ -25,7 +25,8 @@ _FORMS = (
     # Jan  5 09:00:00 gn-1 trainer[77]: ...
     re.compile(
         rf"(?P<month>{_MONTH}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} (?P<host>[A-Za-z][\w.-]{{0,62}}) "
-        r"[A-Za-z][\w./@-]{0,48}(?:\[\d{1,9}\])?: "
+        # What daemons of the node say is told by their names, see _log_schedulers.
+        r"(?!(?:systemd|systemd-oomd|earlyoom|kubelet|chronyd|ntpd)\[)[A-Za-z][\w./@-]{0,48}(?:\[\d{1,9}\])?: "
     ),
     # 05-Jan-26 09:00:00 - ...
     re.compile(rf"\[?(?P<day>\d{{1,2}})-(?P<month>{_MONTH})-(?P<year>(?:20)?\d\d) {_CLOCK}{_END}"),

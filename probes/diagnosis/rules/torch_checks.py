@@ -51,7 +51,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _all_wrote(evidence: Evidence, ranks: set[int | None]) -> bool:
     """Whether several ranks wrote it, or each whose log is here."""
-    return len(ranks) > 1 or {event.rank for event, _, _ in evidence.job.events} - {None} <= ranks
+    told = {event.rank for event, _, _ in evidence.job.events} - {None}
+    return len(ranks) > 1 or bool(told and told <= ranks)
 
 
 def _failed(evidence: Evidence) -> bool:

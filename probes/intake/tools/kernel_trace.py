@@ -29,6 +29,7 @@ _HEADS = {"start": "start", "duration": "duration", "corrid": "order", "correlat
 _CSV = re.compile(r'^"?Start(?: ?\([a-zμ]{1,6}\))?"?,"?Duration(?: ?\([a-zμ]{1,6}\))?"?,[^\n]{0,600}"?Name"?', re.M)
 _TABLE = re.compile(r"^\s{0,20}Start \([a-zμ]{1,6}\)\s{1,20}Duration \([a-zμ]{1,6}\)\s[^\n]{0,400}\sName\s*$", re.M)
 _CHROME = re.compile(r'"traceEvents"')
+_NO_DEVICE = re.compile(r'"deviceProperties"\s{0,4}:\s{0,4}\[\s{0,40}\]')  # torch.profiler on a CPU
 _UNIT = re.compile(r"\(([a-zμ]{1,6})\)")
 _NS = {"ns": 1.0, "nsec": 1.0, "us": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "sec": 1e9}
 _COLLECTIVE = re.compile(
@@ -51,7 +52,7 @@ class _Kernel(NamedTuple):
 
 def fits(head: str, name: str) -> bool:
     if head.lstrip()[:1] in "[{":
-        return bool(_CHROME.search(head))
+        return bool(_CHROME.search(head)) and not _NO_DEVICE.search(head)
     return bool((_CSV.search(head) or _TABLE.search(head)) and ("Strm" in head or "Stream" in head))
 
 
