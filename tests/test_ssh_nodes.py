@@ -213,6 +213,7 @@ def test_a_clock_that_is_903_seconds_ahead_is_measured_within_its_bound(lab: Lab
     lab.start("ahead", tools={"python3": shim})
     lab.start("right")
     captures, _ = ask(lab, ["ahead", "right"])
+    assert captures["ahead", "host.clock"].outcome == "ok", captures["ahead", "host.clock"]
     ahead = catalog.read(captures["ahead", "host.clock"])
     assert abs(ahead.facts.offset_s - 903) <= ahead.facts.bound_s + 0.001
     assert ahead.facts.bound_s < 0.5
