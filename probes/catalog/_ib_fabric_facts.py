@@ -77,3 +77,11 @@ def guid_of(text: str | None) -> str:
     if not 0 < len(digits) <= 16 or any(c not in "0123456789abcdef" for c in digits) or not digits.strip("0"):
         return ""
     return digits.zfill(16)
+
+
+def hca_first(link: Link, devices: Mapping[str, Device]) -> Link:
+    """A cable as seen from its adapter."""
+    kinds = [devices[end].kind if end in devices else "" for end in (link.a, link.b)]
+    if kinds[0] == "switch" and kinds[1] in ("hca", "aggregation", "router"):
+        return Link(link.b, link.b_port, link.a, link.a_port, link.lanes, link.speed)
+    return link

@@ -134,6 +134,12 @@ class LogEvent:
     secondary: bool = False  # a consequence of somebody else's fault: never the cause
     more: Mapping[str, str | int] = field(default_factory=dict)  # what this kind has beyond the above, by name
 
+    @property
+    def last_place(self) -> int:
+        """Line, else offset, of the last of them; of the only or first one where that is all that is known."""
+        last = self.more.get("last_place")
+        return last if isinstance(last, int) else self.line or self.offset or 0
+
 
 @dataclass(frozen=True, slots=True)
 class RankLog:

@@ -164,7 +164,6 @@ class Settings:
     sm_lid: int | None = None
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit
-    routes_missing: tuple[str, ...] = ()
     clocksource: str = ""
     governors: tuple[str, ...] = ()  # of all CPUs
     numa_balancing: bool = False

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from probes.catalog._ib_fabric_facts import AGGREGATION, Device, Fabric, Link, guid_of
+from probes.catalog._ib_fabric_facts import AGGREGATION, Device, Fabric, Link, guid_of, hca_first
 from probes.core import Finding, ParseError, Probe, clean, sections
 from probes.runner import Absent, Denied, sh, which
 
@@ -85,7 +85,7 @@ def parse(text: str) -> Fabric:
             raise ParseError(f"line {number}: expected a switch, an adapter or a port, found {clean(line)[:80]!r}")
     if not devices:
         raise ParseError("expected at least one line such as 'Ca 1 \"H-...\"' or 'Switch 65 \"S-...\"', found none")
-    hcas_first = (_seen_from_hca(link, devices) for link in links.values())
+    hcas_first = (hca_first(link, devices) for link in links.values())
     return Fabric(guid_of(begun[1]) if begun else "", tuple(devices.values()), tuple(hcas_first))
 
 
@@ -107,13 +107,6 @@ def _keep(links: dict[tuple[str, int], Link], link: Link) -> None:
     """Both ends tell of a cable: the first to do so is kept."""
     if (link.b, link.b_port) not in links:
         links[link.a, link.a_port] = link
-
-
-def _seen_from_hca(link: Link, devices: Mapping[str, Device]) -> Link:
-    kinds = [devices[end].kind if end in devices else "" for end in (link.a, link.b)]
-    if kinds[0] == "switch" and kinds[1] in ("hca", "aggregation", "router"):
-        return Link(link.b, link.b_port, link.a, link.a_port, link.lanes, link.speed)
-    return link
 
 
 def findings(fabric: Fabric) -> Iterator[Finding]:

@@ -119,7 +119,7 @@ def ended_its_work(evidence: Evidence) -> tuple[Reason, ...]:
     steps: dict[int, int] = {}
     for event, log, _ in evidence.job.said("progress"):
         if event.seq is not None or "percent" in event.more:
-            steps[id(log)] = max(steps.get(id(log), 0), _last_place(event))
+            steps[id(log)] = max(steps.get(id(log), 0), event.last_place)
     ends = [one for one in evidence.job.said("finished") if _is_last(one[0], one[1], steps)]
     if not ends:
         return ()
@@ -133,7 +133,7 @@ def ended_its_work(evidence: Evidence) -> tuple[Reason, ...]:
 def _is_last(event: LogEvent, log: RankLog, steps: dict[int, int]) -> bool:
     """No step of a run after it; a summary may repeat the last one."""
     last = steps.get(id(log), 0)
-    return _last_place(event) >= last - SUMMARY
+    return event.last_place >= last - SUMMARY
 
 
 SUMMARY = 12  # lines; judgement: what loggers print of a run at its end
@@ -141,8 +141,3 @@ SUMMARY = 12  # lines; judgement: what loggers print of a run at its end
 
 def _place(event: LogEvent) -> tuple[int, int]:
     return event.line or 0, event.offset or 0
-
-
-def _last_place(event: LogEvent) -> int:
-    last = event.more.get("last_place")
-    return last if isinstance(last, int) else event.line or event.offset or 0

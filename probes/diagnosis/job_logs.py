@@ -19,7 +19,6 @@ FAILED = frozenset(("cuda_error", "traceback", "torchrun_failure", "fatal_signal
     "agent_signal", "barrier_victim", "store_timeout", "desync"))  # fmt: skip
 STEPS = {"loss", "step_ms", "total", "rate"}  # what a line of a step has and prose about one has not
 SAME_LOG_S = 120.0  # judgement: a step that was under way may still be told
-OTHER_DAY_S = 24 * 3600.0 + ZONES_S  # judgement: a run's log and another's that begins a day later are of two runs
 DATED = 366 * 86400.0 * 31  # seconds since 1970: before it the year is not told, see times.local
 OTHER_LOG_S = 900.0  # judgement: logs of several nodes, whose clocks may be apart, and whose limits may be long
 

@@ -38,8 +38,7 @@ def last_said(evidence: Evidence) -> dict[tuple[int | None, str], Said]:
 
 
 def _place(event: LogEvent) -> tuple[float, int]:
-    last = event.more.get("last_place")
-    return event.last_at or 0.0, last if isinstance(last, int) else event.line or event.offset or 0
+    return event.last_at or 0.0, event.last_place
 
 
 def unfinished_checkpoint(event: LogEvent) -> bool:

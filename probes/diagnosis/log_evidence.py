@@ -244,3 +244,11 @@ def odd_ones(values: dict[str, object]) -> Sequence[str]:
     if len(counts) < 2 or most[1] * 2 <= len(values):
         return ()
     return tuple(name for name, value in values.items() if value != most[0])
+
+
+def number(told: object) -> float:
+    """What an event's `more` tells as a figure; 0 where it tells none."""
+    try:
+        return float(str(told))
+    except ValueError:
+        return 0.0

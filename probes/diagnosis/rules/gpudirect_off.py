@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
+from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, number, whom
 
 CAUSE = "ib.gpudirect_off"
 MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peermem")
@@ -84,9 +84,9 @@ def slow_test(evidence: Evidence) -> list[Reason]:
          if one[0].name == "NET/IB"), default=0
     )  # fmt: skip
     measured = [
-        (_number(one[0].more.get("busbw")), one)
+        (number(one[0].more.get("busbw")), one)
         for one in evidence.job.said("bandwidth")
-        if _number(one[0].more.get("bytes")) >= LARGE
+        if number(one[0].more.get("bytes")) >= LARGE
     ]
     if not measured or not adapters:
         return []
@@ -94,13 +94,6 @@ def slow_test(evidence: Evidence) -> list[Reason]:
     if best >= SLOW_GBYTES * adapters:
         return []
     return [quoted(event, log, seen, f"nccl-tests measured {best:g} GB/s of bus bandwidth over {adapters} adapters")]
-
-
-def _number(value: object) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        return 0.0
 
 
 def _off(

@@ -102,12 +102,7 @@ def _stays(evidence: Evidence, one: Said) -> bool:
     if event.count < OFTEN:
         return False
     steps = (step for step, other, _ in evidence.job.said("progress") if other is log and step.rank == event.rank)
-    return all(_last(step) < _last(event) for step in steps)
-
-
-def _last(event: LogEvent) -> int:
-    last = event.more.get("last_place")
-    return last if isinstance(last, int) else event.line or event.offset or 0
+    return all(step.last_place < event.last_place for step in steps)
 
 
 def _hypothesis(views: list[RankView], says: str, some: list[Said], signal: str) -> Hypothesis:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, odd_ones, whom
+from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, number, odd_ones, whom
 from probes.diagnosis.rules.nccl_topology_file import WITH_NVLINK
 
 CAUSE = "nccl.topology_degraded"
@@ -36,7 +36,7 @@ def _searched(evidence: Evidence) -> Iterator[Hypothesis]:
             pathless.setdefault(node, one)
         elif one[0].name == RING:
             more = one[0].more
-            value = (str(more.get("type_intra")), str(more.get("type_inter")), _number(more.get("intra")))
+            value = (str(more.get("type_intra")), str(more.get("type_inter")), number(more.get("intra")))
             found.setdefault(node, (value, one))
     odd = set(odd_ones({node: value for node, (value, _) in found.items()}))
     best = max((_rank(value) for value, _ in found.values()), default=(False, 0.0))
@@ -60,13 +60,6 @@ def _rank(value: tuple[str, str, float]) -> tuple[bool, float]:
 def _much_less(one: tuple[bool, float], best: tuple[bool, float]) -> bool:
     """Another kind of path, or less than half as fast: a little less may be of another communicator."""
     return one[0] < best[0] or one[1] < best[1] / 2
-
-
-def _number(value: object) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        return 0.0
 
 
 def _from_file(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from probes.catalog._ib_fabric_facts import AGGREGATION, Device, DownPort, Fabric, Link, guid_of
+from probes.catalog._ib_fabric_facts import AGGREGATION, Device, DownPort, Fabric, Link, guid_of, hca_first
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._ports import speed_of
 from probes.intake.tools._text import number, refuse
-from probes.intake.tools.ibnetdiscover import hca_first
 
 _HEAD = re.compile(r"^(CA|Switch|RT|Router): (?:(0x[0-9a-fA-F]{1,16}) )?([^\n]{0,120}?):\s*$")
 _PORT = re.compile(

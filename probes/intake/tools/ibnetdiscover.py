@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probes.catalog._ib_fabric_facts import AGGREGATION, Device, DownPort, Fabric, Link, guid_of
+from probes.catalog._ib_fabric_facts import AGGREGATION, Device, DownPort, Fabric, Link, guid_of, hca_first
 from probes.catalog.ib_fabric import parse
 from probes.core import clean
 from probes.intake.tools import Tool
@@ -62,14 +62,6 @@ def _note(devices: dict[str, Device], guid: str, kind: str, name: str) -> None:
     told = "aggregation" if called.lower().endswith(AGGREGATION) else KINDS[kind]
     if guid not in devices:
         devices[guid] = Device(guid, told, 0, called)
-
-
-def hca_first(link: Link, devices: dict[str, Device]) -> Link:
-    """A cable as seen from its adapter."""
-    kinds = [devices[end].kind if end in devices else "" for end in (link.a, link.b)]
-    if kinds[0] == "switch" and kinds[1] in ("hca", "aggregation", "router"):
-        return Link(link.b, link.b_port, link.a, link.a_port, link.lanes, link.speed)
-    return link
 
 
 TOOL = Tool("ibnetdiscover", "ib.fabric", fits, read)
