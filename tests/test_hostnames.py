@@ -27,6 +27,7 @@ def nodes(folder: Path, files: dict[str, str]) -> set[str]:
         ({"node1/hostname": "wolf\n", "node1/dmesg": OFF}, "wolf"),
         ({"sosreport-wolf-12345-2026-04-22-abcdefg/sos_commands/kernel/dmesg": OFF}, "wolf"),
         ({"sosreport-wolf-2026-04-22/sos_commands/kernel/dmesg": OFF}, "wolf"),
+        ({"sosreport-gpu-42-0422/sos_commands/kernel/dmesg": OFF}, "gpu-42"),
         # The file's own name counts before what stands beside it; two names for one folder are none.
         ({"hostname": "wolf\n", "dmesg.gpu-017.txt": OFF}, "gpu-017"),
         ({"hostname-1": "wolf\n", "hostname-2": "fox\n", "dmesg.txt": OFF}, ""),

@@ -41,6 +41,18 @@ def test_a_full_table_of_connections_shuts_the_ports_of_its_node(tmp_path: Path)
     assert found.hypothesis.cause == "net.bootstrap_blocked"
 
 
+def test_a_nodes_one_port_without_a_name_is_that_of_the_command_which_asked_for_it(tmp_path: Path) -> None:
+    rates = "".join(f"c{n}: {'25 Gb/sec (1X EDR)' if n == 4 else '100 Gb/sec (4X EDR)'}\n" for n in range(1, 6))
+    sysfs = f"$ pdsh -w c[1-5] 'cat /sys/class/infiniband/mlx5_3/ports/1/rate'\n{rates}"
+    found = first(tmp_path, {"typed.txt": sysfs})
+    assert named(found)[0] == "ib.link_degraded"
+    assert {key: found.hypothesis.subject[key] for key in ("node", "hca")} == {"node": "c4", "hca": "mlx5_3"}
+
+    lines = "".join(f"c{n}: \t\tState: Active\nc{n}: \t\tRate: {25 if n == 4 else 100}\n" for n in range(1, 6))
+    found = first(tmp_path / "b", {"typed.txt": f"$ pdsh -w c[1-5] \"ibstat mlx5_3 | grep -E 'State|Rate'\"\n{lines}"})
+    assert {key: found.hypothesis.subject[key] for key in ("node", "hca")} == {"node": "c4", "hca": "mlx5_3"}
+
+
 def test_steps_that_monitoring_exported_are_read_as_a_log_tells_them() -> None:
     assert steps_in("_step,train/loss,step_time_ms\n1,2.0,58000\n2,2.1,59000\n") == (
         "step 1 step_time 58.000000 s\nstep 2 step_time 59.000000 s\n"

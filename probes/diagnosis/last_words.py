@@ -13,6 +13,8 @@ from probes.diagnosis.core import Evidence
 from probes.diagnosis.log_evidence import Said
 
 _ENDED = re.compile(r"(?<!be )(?<!being )saved|loaded|done|finished|complete|took|success", re.I)  # of a checkpoint
+# What begins after something else has ended: "step 500 done, saving state", "gathered, torch.save -> /ckpt/500.pt".
+_BEGINS = re.compile(r"\b(?:saving|writing|loading|uploading|restoring)\b|\b(?:torch\.)?(?:save|load)\b[^.,;]{0,20}->", re.I)
 _WRITTEN = re.compile(r"written|wrote|uploaded", re.I)  # all of it, or so much until now
 _PART = re.compile(
     r"(\d{1,12}(?:[.,]\d{1,6})?) ?(?:[kKMGT]i?B)? ?(?:/|of) ?(\d{1,12}(?:[.,]\d{1,6})?)|(\d{1,3})(?:\.\d)? ?%"
@@ -45,8 +47,9 @@ def unfinished_checkpoint(event: LogEvent) -> bool:
     """Whether it begins to write or read one, or is in the middle of it."""
     if event.kind != "checkpoint":
         return False
-    if _ENDED.search(event.text):
-        return False
+    ended = max((found.end() for found in _ENDED.finditer(event.text)), default=-1)
+    if ended >= 0:
+        return _BEGINS.search(event.text, ended) is not None
     part = _share(event.text)
     return part < 1.0 if part is not None else _WRITTEN.search(event.text) is None
 

@@ -163,12 +163,18 @@ def _ahead(clock: Any) -> float:
 
 def before(evidence: Evidence, one: Said, other: Said) -> bool | None:
     """Whether one was written before the other: by time, else by their place in one file; None where nothing tells."""
+    if one[1] is other[1] and not (_own_time(one[0]) and _own_time(other[0])):
+        return _place(one[0]) < _place(other[0])  # the time of an earlier line says less than the place
     times = when(evidence, one), when(evidence, other)
     if times[0] is not None and times[1] is not None and times[0] != times[1]:
         return times[0] < times[1]
     if one[1] is other[1]:
         return _place(one[0]) < _place(other[0])
     return None
+
+
+def _own_time(event: LogEvent) -> bool:
+    return event.at is not None or bool(event.stamp)
 
 
 def _place(event: LogEvent) -> tuple[int, int]:

@@ -15,6 +15,8 @@ from probes.intake.brought import NodeFile
 from probes.intake.names import KEYED, is_host, is_other, is_other_word, looks_like_a_node, named, stem
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
+# Renamed by people: a shorter date, no date, a ticket.
+_RENAMED = re.compile(r"sosreport[-_]([A-Za-z][\w.-]{0,62}?)(?:[-_.](?:\d{4,12}|[a-z]{7}))*")
 _UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
 # What else stands in a file's name beside its node's: tools, forms, and what they are of.
 _NOT_NODE = re.compile(
@@ -73,7 +75,17 @@ def of_report(folder: str) -> str:
 def called(folder: str, hosts: set[str]) -> str:
     """What the node of a folder is called: threads_n021 is of n021, where something else names that node."""
     inner = node_of_name(PurePosixPath(folder), hosts - {folder}) if "_" in folder else ""
-    return of_report(folder) or (inner if inner in hosts else "") or folder
+    return of_report(folder) or (inner if inner in hosts else "") or _renamed(folder, hosts) or folder
+
+
+def _renamed(folder: str, hosts: set[str]) -> str:
+    """The node of a report that somebody gave another name, "" for none."""
+    found = _RENAMED.fullmatch(folder)
+    if found is None:
+        return ""
+    rest = re.split(r"[-_]", folder, maxsplit=1)[1]
+    known = [host for host in hosts if re.match(rf"{re.escape(host)}(?:[-_.]|$)", rest)]
+    return max(known, key=len) if known else found[1] if looks_like_a_node(found[1]) else ""
 
 
 def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:

@@ -4,6 +4,9 @@ ports count in their order, as `cat /sys/class/infiniband/mlx5_*/ports/1/state` 
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from probes.catalog._ib_facts import IbPorts
 from probes.intake.first_words import parts_by_first_word
 from probes.intake.tools import Tool, ibstat, ibstatus, ibv_devinfo, rdma_link, sysfs_ports
@@ -15,6 +18,7 @@ from probes.intake.tools._text import host_in, mentions, refuse
 _OWN = (ibstat, ibstatus, ibv_devinfo, rdma_link, sysfs_ports)
 SHARE = 0.6  # of its lines tell a port; judgement: prose and logs mention one now and then
 LOOKED_AT = 8_192
+UNNAMED = "mlx5_0"  # the first port, where no line names one
 
 
 def fits(head: str, name: str) -> bool:
@@ -28,7 +32,7 @@ def fits(head: str, name: str) -> bool:
     some = [one for one in ports if one.kind != "netdev"]
     if parts_by_first_word(head[:LOOKED_AT]):
         return False  # of several nodes: each is read by itself
-    return share >= SHARE and (len(some) > 1 or (len(some) == 1 and bool(some[0].name)))
+    return share >= SHARE and (len(some) > 1 or (len(some) == 1 and bool(some[0].name or _asked_for(name))))
 
 
 def read(text: str) -> IbPorts:
@@ -41,10 +45,27 @@ def read(text: str) -> IbPorts:
     keys = ("state", "phys_state", "rate_gbps", "width", "speed")
     return node_facts(
         [
-            port(one.name or f"mlx5_{place}", one.port or 1, **{key: one.values.get(key) for key in keys})
+            port(
+                one.name or (f"mlx5_{place}" if place else UNNAMED),
+                one.port or 1,
+                **{key: one.values.get(key) for key in keys},
+            )
             for place, one in enumerate(some)
         ]
     )
+
+
+def _asked_for(label: str) -> str:
+    """The one adapter in the command that a file is called by: `cat_sys_class_infiniband_mlx5_0_ports_1_rate`."""
+    names = set(re.findall(r"(?<![a-z0-9])(?:mlx[45]|bnxt_re|irdma|efa|rdmap\d{1,3}s)_?\d{1,3}(?![0-9])", label))
+    return names.pop() if len(names) == 1 else ""
+
+
+def _named(facts: IbPorts, path: str) -> IbPorts:
+    asked_for = _asked_for(path.rpartition("/")[2])
+    if not asked_for or len(facts.ports) != 1 or facts.ports[0].hca != UNNAMED:
+        return facts
+    return replace(facts, ports=(replace(facts.ports[0], hca=asked_for),))
 
 
 def _listed(text: str) -> list[str]:
@@ -54,4 +75,4 @@ def _listed(text: str) -> list[str]:
     return names if 1 < len(names) == len(words) == len(set(names)) else []
 
 
-TOOL = Tool("ports in text", "ib.ports", fits, read, host=host_in)
+TOOL = Tool("ports in text", "ib.ports", fits, read, host=host_in, named=_named)
