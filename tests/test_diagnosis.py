@@ -120,6 +120,15 @@ def test_one_fault_that_is_told_by_its_rank_and_by_its_gpu_is_one() -> None:
     assert len(rank([by_rank, hypothesis("gpu.memory_error", "gpu_xid", ranks=[3], node="gpu-002", gpu=1)])) == 4
 
 
+def test_a_rank_that_no_file_places_met_the_fault_of_the_only_gpu_that_has_it() -> None:
+    by_rank = replace(hypothesis("gpu.memory_error", "ecc_error_told", ranks=[22]), subject={"rank": 22})
+    by_gpu = hypothesis("gpu.memory_error", "gpu_xid", node="dgx-31", gpu=6)
+    first = rank([by_rank, by_gpu])[0].hypothesis
+    assert dict(first.subject) == {"node": "dgx-31", "gpu": 6, "rank": 22}
+    assert "rank 22 met it" in first.says
+    assert len(rank([by_rank, by_gpu, hypothesis("gpu.memory_error", "gpu_xid", node="dgx-30", gpu=2)])) == 5
+
+
 def test_what_may_be_one_of_two_is_taken_for_neither() -> None:
     node = hypothesis("ib.link_down", "named_by_many")
     ports = [hypothesis("ib.link_down", "port_down", hca="mlx5_0", port=port) for port in (1, 2)]

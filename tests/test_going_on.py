@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from probes.catalog._log_events import LogEvent
+from probes.diagnosis.last_words import unfinished_checkpoint
 from probes.intake import read
 from probes.intake.tools.looked import looks
 from tests.support.hardware import judged
@@ -158,3 +160,30 @@ def test_an_old_fault_counts_little_where_only_lines_above_an_error_tell_the_tim
     old = XID.format(at="09:00:00").replace("94", "31")
     found = judged(tmp_path, {"gn-1/dmesg.txt": old, "job.log": log + "CUDA error: unknown error\n"})
     assert found.verdict.hypothesis.cause != "gpu.app_fault" or not found.verdict.hypothesis.subject.get("bus_id")
+
+
+SAVES = (
+    " 0: [2025-03-02 04:00:02] step 900 done, saving full state dict\n"
+    "{1}: [rank{1}]:[E302 04:30:41.7 ProcessGroupNCCL.cpp:632] [Rank {1}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=88, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800079 milliseconds "
+    "before timing out.\n"
+    "slurmstepd: error: *** STEP 881.0 ON n17 CANCELLED AT 2025-03-02T04:32:50 ***\n"
+)
+
+
+def test_a_step_that_is_done_does_not_end_the_checkpoint_that_begins_behind_it_nor_does_the_cancelling(
+    tmp_path: Path,
+) -> None:
+    found = judged(tmp_path / "incident", {"job.log": SAVES.replace("{1}", "1")}).verdict
+    assert (found.hypothesis.cause, found.hypothesis.subject["rank"]) == ("fw.checkpoint_stall", 0)
+
+
+def test_a_checkpoint_that_is_done_was_not_being_written() -> None:
+    texts = {
+        "step 900 done, saving full state dict": True,
+        "gather finished, torch.save -> /ckpt/900.pt": True,
+        "finished saving checkpoint": False,
+        "saved checkpoint in 41 s": False,
+        "saving model checkpoint to ./out": True,
+    }
+    assert {text: unfinished_checkpoint(LogEvent("checkpoint", text)) for text in texts} == texts

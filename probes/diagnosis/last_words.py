@@ -14,7 +14,10 @@ from probes.diagnosis.log_evidence import Said
 
 _ENDED = re.compile(r"(?<!be )(?<!being )saved|loaded|done|finished|complete|took|success", re.I)  # of a checkpoint
 # What begins after something else has ended: "step 500 done, saving state", "gathered, torch.save -> /ckpt/500.pt".
-_BEGINS = re.compile(r"\b(?:saving|writing|loading|uploading|restoring)\b|\b(?:torch\.)?(?:save|load)\b[^.,;]{0,20}->", re.I)
+_BEGINS = re.compile(
+    r"[,;.:] {1,4}(?:now |then )?(?:saving|writing|loading|uploading|restoring)\b"
+    r"|\b(?:torch\.)?(?:save|load)\b[^.,;]{0,20}->", re.I
+)  # fmt: skip
 _WRITTEN = re.compile(r"written|wrote|uploaded", re.I)  # all of it, or so much until now
 _PART = re.compile(
     r"(\d{1,12}(?:[.,]\d{1,6})?) ?(?:[kKMGT]i?B)? ?(?:/|of) ?(\d{1,12}(?:[.,]\d{1,6})?)|(\d{1,3})(?:\.\d)? ?%"

@@ -187,6 +187,7 @@ def _from_two_sides(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
                     _together(other, one) if other is others[0] else other for other in found if other is not one
                 ]
         _place_the_nowhere(found)
+        _place_the_rank(found)
     return [one for found in by_cause.values() for one in found]
 
 
@@ -200,6 +201,16 @@ def _place_the_nowhere(found: list[Hypothesis]) -> None:
     if len(nowhere) == 1 and len(placed) == 1:
         found[:] = [one for one in found if one not in (nowhere[0], placed[0])]
         found.append(_together(placed[0], nowhere[0]))
+
+
+def _place_the_rank(found: list[Hypothesis]) -> None:
+    """A rank of which nothing tells the node met a fault of its GPU, and one GPU of all nodes has that fault."""
+    ranks = [one for one in found if set(one.subject) == {"rank"} and one.cause.startswith("gpu.")]
+    gpus = [one for one in found if {"node", "gpu"} <= set(one.subject) and "rank" not in one.subject]
+    if len(ranks) == 1 and len(gpus) == 1 and strength(gpus[0].signals) > 1:
+        found[:] = [one for one in found if one not in (ranks[0], gpus[0])]
+        says = f"{gpus[0].says}; rank {ranks[0].subject['rank']} met it"
+        found.append(replace(_together(gpus[0], ranks[0]), says=says))
 
 
 def _with_its_rank(one: Hypothesis, under: Sequence[Hypothesis]) -> Hypothesis:
