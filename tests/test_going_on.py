@@ -165,8 +165,8 @@ def test_an_old_fault_counts_little_where_only_lines_above_an_error_tell_the_tim
 SAVES = (
     " 0: [2025-03-02 04:00:02] step 900 done, saving full state dict\n"
     "{1}: [rank{1}]:[E302 04:30:41.7 ProcessGroupNCCL.cpp:632] [Rank {1}] Watchdog caught collective operation "
-    "timeout: WorkNCCL(SeqNum=88, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800079 milliseconds "
-    "before timing out.\n"
+    "timeout: WorkNCCL(SeqNum=88, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800079 "
+    "milliseconds before timing out.\n"
     "slurmstepd: error: *** STEP 881.0 ON n17 CANCELLED AT 2025-03-02T04:32:50 ***\n"
 )
 
