@@ -47,3 +47,19 @@ def test_a_job_of_one_node_is_where_a_nameless_kernel_log_is_from(tmp_path: Path
 def test_headings_without_an_end_that_differ_in_their_number_are_nodes(tmp_path: Path) -> None:
     text = "".join(f"### z{number}\n$ dmesg -T\n{OFF}$ nproc\n96\n" for number in (4, 5))
     assert nodes(tmp_path / "incident", {"both.txt": text}) == {"z4", "z5"}
+
+
+@pytest.mark.parametrize(
+    ("files", "node"),
+    [
+        ({"hgx-7-sol.log": OFF}, "hgx-7"),
+        ({"serial_console_hgx-7.txt": OFF}, "hgx-7"),
+        ({"hgx-7-bmc/sol.log": OFF, "job.log": job_log("hgx-7", 0)}, "hgx-7"),
+        # A word that no list has, where a rank's log tells the node; with a number in it, it is another node's.
+        ({"hgx-7-afterwards.txt": OFF, "job.log": job_log("hgx-7", 0)}, "hgx-7"),
+        ({"hgx-7-2.txt": OFF, "job.log": job_log("hgx-7", 0)}, "hgx-7-2"),
+        ({"paste.txt": f"$ ipmitool -I lanplus -H hgx-7-bmc -U ops sol activate\n{OFF}"}, "hgx-7"),
+    ],
+)
+def test_words_of_a_console_are_none_of_a_nodes_name(tmp_path: Path, files: dict[str, str], node: str) -> None:
+    assert nodes(tmp_path / "incident", files) == {node}

@@ -1,6 +1,7 @@
 """What somebody typed at a prompt: on which node it ran, and what it asked.
 
     ssh gpu-017 'dmesg -T | tail'            kubectl exec pod-3 -c main -- nvidia-smi
+    ipmitool -H gpu-017-bmc sel list
     srun -w gpu-017 nvidia-smi               pdsh -w gpu-[001-004] "nvidia-smi --query-gpu=... --format=csv,noheader"
 
 Shape    asked(command) -> Asked
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from probes.intake.hosts import plain
 from probes.intake.names import is_address, is_host
 
 MANY = ("pdsh", "clush", "dsh", "pssh", "parallel-ssh", "ansible", "for")  # run one command on many nodes
@@ -67,6 +69,9 @@ def asked(text: str) -> Asked:
     if tool in ("kubectl", "oc") and (verb := next((word for word in words[1:8] if word in _TELLS), "")):
         node, _ = _remote(words[words.index(verb) + 1 + _TELLS[verb] :], tool)  # describe pod NAME, logs NAME
         return Asked(node, text, False, columns)
+    if tool in ("ipmitool", "ipmi-sel", "ipmi-sensors", "ipmiconsole", "racadm", "console"):
+        found = re.search(r"\s(?:-[Hhr]|--hostname[= ])\s{0,2}([A-Za-z][\w.-]{0,62})", text)
+        return Asked(plain(found[1].partition(".")[0]) if found else "", text, False, columns)
     if tool == "srun":
         found = re.search(r"(?:-w|--nodelist)[ =]?([A-Za-z][\w.-]{0,62})(?= )", text)
         _, rest = _remote(words[1:], "srun", host=False)

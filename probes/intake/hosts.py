@@ -28,6 +28,8 @@ _NOT_NODE = re.compile(
     r"|slurmd|slurmctld|slurmstepd|munged?|unmunge|kubelet|raylet|gcs_server|chronyd|ntpd|mmfs|mmdiag|weka|beegfs|lustre"
     r"|threads?|sched(?:stat)?|nccl|amd|rocm|ecc|remap(?:ped)?|power|clocks?|thermal|check|health|kubectl|pods?|events?|status"
     r"|state|info|version|list|sel|ipmi\w{0,4}|sensors?|bmc|firmware|raw|tail|head|metrics?"
+    r"|sol|serial|consoles?|conman|conserver|screen|tty\w{0,4}|idrac\d?|ilo\d?|i?lom|redfish|oob|mgmt|netconsole|pstore|crash"
+    r"|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm"
     r"|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
@@ -74,7 +76,7 @@ def of_report(folder: str) -> str:
 
 def called(folder: str, hosts: set[str]) -> str:
     """What the node of a folder is called: threads_n021 is of n021, where something else names that node."""
-    inner = node_of_name(PurePosixPath(folder), hosts - {folder}) if "_" in folder else ""
+    inner = node_of_name(PurePosixPath(folder), hosts - {folder}) if re.search("[-_]", folder) else ""
     return of_report(folder) or (inner if inner in hosts else "") or _renamed(folder, hosts) or folder
 
 
@@ -91,17 +93,20 @@ def _renamed(folder: str, hosts: set[str]) -> str:
 def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
     """The node that a file's name says: gpu-017.dmesg.txt, dmesg_gpu-017.log. `known`: names from elsewhere."""
     name = path.name[:200]
-    plain = _spaced(name)
+    known = frozenset(known)
+    spaced = _spaced(name)
     parts = re.split(r"[._+,@ ]+", stem(name))
     mine = [
         one
         for one in known
-        if (len(one) > 2 and re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", plain)) or one in parts
+        if (len(one) > 2 and re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", spaced)) or one in parts
     ]
     if mine:
         return max(mine, key=len)
     found = set()
     for token in re.split(r"[._+,@ ]+", stem(name)):
+        if within := _within(token, known):
+            return within
         words = token.split("-")
         while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match(token):
             words = words[1:]
@@ -111,6 +116,26 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
         if looks_like_a_node(one) and not _GPU_NUMBER.fullmatch(one.lower()) and named(PurePosixPath(one)).rank is None:
             found.add(one)
     return found.pop() if len(found) == 1 else ""
+
+
+def _within(token: str, known: frozenset[str]) -> str:
+    """The known node whose name begins or ends a longer one: dgx-23-sol, console-dgx-23, nic-of-dgx-23. A word with a
+    number makes it another's name: dgx-2-1 is not dgx-2's."""
+    words = token.split("-")
+    for size in range(len(words) - 1, 0, -1):
+        for mine, rest in ((words[:size], words[size:]), (words[-size:], words[:-size])):
+            name = "-".join(mine)
+            if name in known and any(c.isdigit() for c in name) and not any(c.isdigit() for word in rest for c in word):
+                return name
+    return ""
+
+
+def plain(name: str) -> str:
+    """dgx-23-bmc, bmc-dgx-23 and dgx-23-console as dgx-23: words of tools and service processors are no part of it."""
+    words = _bare(name).split("-")
+    while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match(name):
+        words = words[1:]
+    return "-".join(words)
 
 
 def _spaced(name: str) -> str:
