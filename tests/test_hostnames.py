@@ -63,3 +63,48 @@ def test_headings_without_an_end_that_differ_in_their_number_are_nodes(tmp_path:
 )
 def test_words_of_a_console_are_none_of_a_nodes_name(tmp_path: Path, files: dict[str, str], node: str) -> None:
     assert nodes(tmp_path / "incident", files) == {node}
+
+
+OTHER = "[Wed Apr 22 07:58:19 2026] nvidia-peermem: loaded\n"
+LAYOUTS = {
+    "a rule above and below": "-----\n{0}\n-----\n{2}-----\n{1}\n-----\n{3}",
+    "a colon": "{0}:\n{2}\n{1}:\n{3}",
+    "a hash": "# {0}\n{2}\n# {1}\n{3}",
+    "words": "On {0}:\n{2}\nOn {1}:\n{3}",
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "names", [("x1000c0s3b0n0", "x1000c0s3b0n1"), ("lrdn0412", "lrdn0413"), ("hgx-r07-04", "hgx-r07-05")]
+)
+def test_names_that_stand_alone_above_what_is_theirs(tmp_path: Path, names: tuple[str, str], layout: str) -> None:
+    text = LAYOUTS[layout].format(*names, OFF, OTHER)
+    assert nodes(tmp_path / "incident", {"paste.txt": text}) == set(names)
+
+
+def test_what_salt_prints_is_indented(tmp_path: Path) -> None:
+    text = f"$ salt 'g*' cmd.run 'dmesg -T'\ng0123:\n    {OFF}g0124:\n    {OTHER}"
+    assert nodes(tmp_path / "incident", {"salt.txt": text}) == {"g0123", "g0124"}
+
+
+@pytest.mark.parametrize("name", ["mlx5_0", "eth1", "rank3", "gpu2", "cuda12", "step3"])
+def test_parts_of_a_machine_above_lines_are_no_nodes(tmp_path: Path, name: str) -> None:
+    text = f"{name}:\n{OFF}\n{name[:-1]}{int(name[-1]) + 1}:\n{OTHER}"
+    assert nodes(tmp_path / "incident", {"paste.txt": text}) <= {""}
+
+
+@pytest.mark.parametrize(
+    ("paths", "node"),
+    [
+        (("dmesg-i8001.txt", "dmesg-i8002.txt"), "i8001"),
+        (("frontier04312_dmesg.txt", "frontier04313_dmesg.txt"), "frontier04312"),
+        (("gpu12_dmesg.txt", "gpu13_dmesg.txt"), "gpu12"),
+        (("dgx-3-dmesg-2026-04-22.txt",), "dgx-3"),
+        (("dmesg-ip-10-0-5-33.txt",), "ip-10-0-5-33"),
+        (("r2i3n4.dmesg.txt",), "r2i3n4"),
+    ],
+)
+def test_a_nodes_name_in_names_of_files(tmp_path: Path, paths: tuple[str, ...], node: str) -> None:
+    files = dict(zip(paths, (OFF, OTHER), strict=False))
+    assert node in nodes(tmp_path / "incident", files)

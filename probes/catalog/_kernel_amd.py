@@ -60,6 +60,8 @@ class AmdLines:
 
 
 def _what(text: str) -> tuple[str, int]:
+    if (found := _UNCORRECTABLE.search(text)) and int(found[1]) and "xgmi" in text[found.end() :].lower():
+        return "link", int(found[1])
     if (found := _UNCORRECTABLE.search(text)) and int(found[1]):
         return "uncorrectable", int(found[1])
     if (found := _CORRECTABLE.search(text)) and int(found[1]):

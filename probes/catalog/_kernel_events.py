@@ -52,7 +52,7 @@ class OffBus(Event):
 @dataclass(frozen=True, slots=True)
 class GpuProblem(Event):
     """What a GPU driver says without an Xid. `what`: init failed, gsp, version mismatch (NVIDIA); reset, reset failed,
-    ring timeout, uncorrectable, corrected, poison, page fault, lost, init failed (AMD)."""
+    ring timeout, uncorrectable, corrected, link, poison, page fault, lost, init failed (AMD)."""
 
     bus_id: str  # dddd:bb:dd, "" where the line names no GPU
     vendor: str  # nvidia, amd

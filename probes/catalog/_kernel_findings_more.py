@@ -18,6 +18,7 @@ _GPU: dict[str, tuple[Severity, str]] = {
     "ring timeout": ("bad", "a queue of it stood still"),
     "queue stuck": ("bad", "it does not give up the queues of a process: reset or reboot"),
     "uncorrectable": ("bad", "uncorrectable hardware errors (RAS)"),
+    "link": ("bad", "uncorrectable errors on its links to other GPUs (XGMI)"),
     "poison": ("bad", "poisoned data was used: its memory is broken"),
     "lost": ("bad", "it is lost from the bus"),
     "page fault": ("warn", "a program used an address that it does not own"),

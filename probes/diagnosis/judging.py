@@ -22,6 +22,7 @@ from probes.diagnosis.well import signs
 from probes.topology import Topology
 
 log = logging.getLogger(__name__)
+OF_PROGRAM = ("gpu.app_fault", "gpu.out_of_memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +131,17 @@ def _on_nodes(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
         nodes.update({pod.name: pod.node for pod in seen.facts.pods if pod.node})
     if not nodes:
         return found
-    return [
-        replace(one, nodes=one.nodes | here) if (here := {nodes[name] for name in one.nodes if name in nodes}) else one
-        for one in found
-    ]
+    return [_placed(one, nodes) for one in found]
+
+
+def _placed(one: Hypothesis, nodes: Mapping[str, str]) -> Hypothesis:
+    here = {nodes[name] for name in one.nodes if name in nodes}
+    pod = str(one.subject.get("node", ""))
+    if pod in nodes and one.cause.startswith("gpu.") and one.cause not in OF_PROGRAM:
+        # A pod's GPU is the machine's, and that is what somebody drains.
+        says = one.says.replace(pod, nodes[pod])
+        one = replace(one, subject={**one.subject, "node": nodes[pod]}, says=says)
+    return replace(one, nodes=one.nodes | here) if here else one
 
 
 def _with_doubles(evidence: Evidence, first: Ranked) -> Ranked:

@@ -204,9 +204,9 @@ def _place_the_nowhere(found: list[Hypothesis]) -> None:
 
 
 def _place_the_rank(found: list[Hypothesis]) -> None:
-    """A rank of which nothing tells the node met a fault of its GPU, and one GPU of all nodes has that fault."""
+    """A rank of which nothing tells the node met a fault of its GPU, and one GPU or node of all has that fault."""
     ranks = [one for one in found if set(one.subject) == {"rank"} and one.cause.startswith("gpu.")]
-    gpus = [one for one in found if {"node", "gpu"} <= set(one.subject) and "rank" not in one.subject]
+    gpus = [one for one in found if one.subject.keys() & {"node", "gpu", "bus_id"} and "rank" not in one.subject]
     if len(ranks) == 1 and len(gpus) == 1 and strength(gpus[0].signals) > 1:
         found[:] = [one for one in found if one not in (ranks[0], gpus[0])]
         says = f"{gpus[0].says}; rank {ranks[0].subject['rank']} met it"

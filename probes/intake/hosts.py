@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from probes.intake.brought import NodeFile
-from probes.intake.names import KEYED, is_host, is_other, is_other_word, looks_like_a_node, named, stem
+from probes.intake.names import KEYED, begins_as_other, is_host, looks_like_a_node, named, stem
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
 # Renamed by people: a shorter date, no date, a ticket.
@@ -21,7 +21,7 @@ _UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-
 # What else stands in a file's name beside its node's: tools, forms, and what they are of.
 _NOT_NODE = re.compile(
     r"dmesg|kern(?:el)?|kmsg|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
-    r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|ps|aux|top"
+    r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|csv|tsv|xml|ps|aux|top"
     r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
     r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
     r"|free|df|mounts?|chrony\w{0,2}|ntpq|timedatectl|sminfo|show|gids|statistics?|full|[qtskS]|t\d|hw|os|sos|sosreport"
@@ -29,7 +29,7 @@ _NOT_NODE = re.compile(
     r"|threads?|sched(?:stat)?|nccl|amd|rocm|ecc|remap(?:ped)?|power|clocks?|thermal|check|health|kubectl|pods?|events?|status"
     r"|state|info|version|list|sel|ipmi\w{0,4}|sensors?|bmc|firmware|raw|tail|head|metrics?"
     r"|sol|serial|consoles?|conman|conserver|screen|tty\w{0,4}|idrac\d?|ilo\d?|i?lom|redfish|oob|mgmt|netconsole|pstore|crash"
-    r"|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm"
+    r"|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm|[dp]mon|perf|p2p|nvbandwidth|bandwidth|dcgmproftester"
     r"|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
@@ -41,7 +41,7 @@ _PART = re.compile(
     r"(?:eth|en[opsx]|ib|mlx|hfi|bond|nvme|sd|port|hca|nic|rail|lid|dev|cpu|numa|socket|leaf|spine|switch|sw|swp|look|pass|take"
     r"|sample|snap|round|shot|time|min|sec|part|t|v|r)[-_]?\d", re.I,
 )  # fmt: skip
-_GPU_NUMBER = re.compile(r"(?:gpu|gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
+_GPU_NUMBER = re.compile(r"gpu\d|(?:gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
 
 _LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
 _KERNEL_HOST = re.compile(
@@ -95,7 +95,8 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
     name = path.name[:200]
     known = frozenset(known)
     spaced = _spaced(name)
-    parts = re.split(r"[._+,@ ]+", stem(name))
+    bare = _without_time(stem(name))
+    parts = re.split(r"[._+,@ ]+", bare)
     mine = [
         one
         for one in known
@@ -104,11 +105,11 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
     if mine:
         return max(mine, key=len)
     found = set()
-    for token in re.split(r"[._+,@ ]+", stem(name)):
+    for token in parts:
         if within := _within(token, known):
             return within
         words = token.split("-")
-        while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match(token):
+        while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match("-".join(words)):
             words = words[1:]
         while len(words) > 1 and _NOT_NODE.fullmatch(words[-1]) and not words[-1].isdigit():
             words = words[:-1]
@@ -133,9 +134,17 @@ def _within(token: str, known: frozenset[str]) -> str:
 def plain(name: str) -> str:
     """dgx-23-bmc, bmc-dgx-23 and dgx-23-console as dgx-23: words of tools and service processors are no part of it."""
     words = _bare(name).split("-")
-    while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match(name):
+    while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match("-".join(words)):
         words = words[1:]
     return "-".join(words)
+
+
+_STAMP = re.compile(r"[-_.T]?(?<!\d)20\d\d-?[01]\d-?[0-3]\d(?:[-_.T]?[0-2]\d[-:.]?[0-5]\d(?:[-:.]?[0-5]\d)?Z?)?(?!\d)")
+
+
+def _without_time(name: str) -> str:
+    """n031-dmesg-2026-03-02 as n031-dmesg."""
+    return _STAMP.sub("", name) or name
 
 
 def _spaced(name: str) -> str:
@@ -152,7 +161,7 @@ def alike(words: Iterable[str]) -> set[str]:
     for word in words:
         shape = _NUMBERED.sub("#", word)
         plain = is_host(word) and shape != word and not _GPU_NUMBER.fullmatch(word.lower()) and not _TIME.search(word)
-        if plain and not is_other(word) and named(PurePosixPath(word)).rank is None:
+        if plain and not begins_as_other(word) and named(PurePosixPath(word)).rank is None:
             groups.setdefault(shape, set()).add(word)
     return {word for group in groups.values() if len(group) > 1 for word in group}
 
@@ -160,12 +169,13 @@ def alike(words: Iterable[str]) -> set[str]:
 def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
     """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt, ibstat_tz1.txt and
     ibstat_tz2.txt, or mlxlink_tz1_mlx5_0.json and mlxlink_tz2_mlx5_0.json."""
-    words = [re.split(r"[._ ]+", stem(path.name)[:200]) for path in paths]
+    words = [re.split(r"[._ ]+", _without_time(stem(path.name)[:200])) for path in paths]
     last = [some[-1] for some in words if len(some) > 1 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[-1])]
     # mlxlink_oak11_mlx5_0.json: the tool, the node, and which part of it
     inner = [some[1] for some in words if len(some) > 2 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[1])]
     lone = (one for path in paths if (one := _only(path)))
-    return alike(_bare(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone)
+    numbered = (one for path in paths if (one := lone_node(PurePosixPath(path.name))))
+    return alike(plain(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone) | alike(numbered)
 
 
 _NO_NODE_FOLDER = re.compile(
@@ -174,12 +184,6 @@ _NO_NODE_FOLDER = re.compile(
     r"|all|misc|etc|var|tmp|proc|sys|home|root|usr|opt|network|net|fabric|hardware|kernel|system|process|gpus?|cpus?"
     r"|commands?|sos_commands", re.I,
 )  # fmt: skip
-
-
-def _begins_as_other(name: str) -> bool:
-    """rank3, step-7 and out, but not pollux, which only begins with the letters of poll."""
-    letters = re.match(r"[A-Za-z]{0,60}", name)
-    return is_other(name) and (letters is None or is_other_word(letters[0]))
 
 
 def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
@@ -194,7 +198,7 @@ def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
         folder
         for folder in found
         if is_host(folder.name)
-        and not _begins_as_other(folder.name)
+        and not begins_as_other(folder.name)
         and not _NOT_NODE.fullmatch(folder.name)
         and not _NO_NODE_FOLDER.fullmatch(folder.name)
         and named(PurePosixPath(folder.name)).rank is None
@@ -210,6 +214,45 @@ def _only(path: PurePosixPath) -> str:
     left = [one for word in words if word and (one := _bare(word)) and not _NOT_NODE.fullmatch(one)
             and not _PART.match(one) and not _TIME.search(one)]  # fmt: skip
     return left[0] if len(left) == 1 and len(words) > 1 else ""
+
+
+_LONE = re.compile(r"(?=[^\d]{0,40}\d)[a-z][a-z0-9]{0,23}(?:-[a-z0-9]{1,16}){0,4}", re.I)
+_HASH = re.compile(r"[0-9a-f]{7,}|[0-9a-f]{8}-[0-9a-f-]{4,30}", re.I)
+# Words with a number that are no machine: models of GPUs, errors, versions, programs, tickets, days and hours.
+_NO_LONE = re.compile(
+    r"(?:rtx|gtx|mi)\d{2,4}\w?|g?[ahbv][1-8]00|a10|a16|a[34]0|h20|l4|l20|l40s?|t4|p40?|\w{0,3}xid-?\d.{0,4}|(?:py|python|cuda|torch|nccl|rocm|driver|dcgm|rev|rc|v|x|u"
+    r"|utc|gmt|day|week|hour|h|m|s|top|tail|head|last|first|page|seg|exp|gpt|llama|qwen|mixtral|bert|vit|t|resnet|yolo|opt"
+    r"|ticket|jira|ops|sre|chg|req|issue|fig|no|nr|pid|world|dp|tp|pp|ep|cp|zero|bf|fp|int|jan|feb|mar|apr|may|jun|jul|aug|sep|oct"
+    r"|nov|dec|mon|tue|wed|thu|fri|sat|sun|lvl|level|phase|ecc|cmd|notes?|chat|paste|session|window|pane|shell)-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}",
+    re.I,
+)  # fmt: skip
+
+
+def lone_node(path: PurePosixPath) -> str:
+    """The node that the only word of a file's name can be that is no tool, c0417 of dmesg-c0417.txt, or its
+    folder's. Nothing else names it, so it counts after all that does."""
+    name = _numbered_word(path.name)
+    if name and name != stem(path.name) and may_be_lone(name):  # beside a tool's name
+        return name
+    folders = [folder.name for folder in path.parents if folder.name]
+    return next((one for folder in folders if (one := _numbered_word(folder)) and may_be_lone(one)), "")
+
+
+def _numbered_word(name: str) -> str:
+    """The only word with a number that is no tool, of what somebody called a file or a folder."""
+    words = [word for word in re.split(r"[._+,@ ]+", _DEVICE.sub(" ", _without_time(stem(name)[:200]))) if word]
+    left = [one for word in words if not _NOT_NODE.fullmatch(one := plain(word)) and not _TIME.search(one)]
+    left = [one for one in left if any(c.isdigit() for c in one)]  # nvlink-e, lspci-vv: an option
+    return left[0] if len(left) == 1 else ""
+
+
+def may_be_lone(name: str) -> bool:
+    """Whether it is nothing else that has a number, such as a model, a version or a day."""
+    if not _LONE.fullmatch(name) or _NO_LONE.fullmatch(name) or _HASH.fullmatch(name):
+        return False
+    if _PART.fullmatch(name) or _GPU_NUMBER.fullmatch(name):
+        return False
+    return not begins_as_other(name) and not _NO_NODE_FOLDER.fullmatch(name) and named(PurePosixPath(name)).rank is None
 
 
 def of_fabric(nodes: Iterable[NodeFile], folders: Iterable[PurePosixPath]) -> set[str]:

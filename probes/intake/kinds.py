@@ -139,15 +139,17 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
     return _of_text(text, item.name)
 
 
-_REMARKS = re.compile(r"(?:#[^\n]{0,200}\n|\s{0,20}\n){1,4}")
+_REMARKS = re.compile(
+    r"(?:#[^\n]{0,200}\n|\s{0,20}\n|(?:[A-Z][a-z]{2},? |20\d\d-)[^\n]{2,30}\d\d:\d\d[^\n]{0,24}\n){1,4}"
+)  # or when it was: the first line of `date; nvidia-smi nvlink -e`
 
 
 def _tool(text: str, name: str) -> Known | None:
-    """The output of a tool, also under a remark of who brought it: `# 09:12:44 30 Jul`."""
+    """The output of a tool, also under a remark of who brought it, `# 09:12:44 30 Jul`, or of `date`."""
     if (tool := tool_of(text[:HEAD], name)) is not None:
         return Known("tool", text, tool=tool)
     remarks = _REMARKS.match(text)
-    if remarks is None or "#" not in remarks[0]:
+    if remarks is None or not remarks[0].strip():
         return None
     rest = text[remarks.end() :]
     tool = tool_of(rest[:HEAD], name)

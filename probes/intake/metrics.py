@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from probes.core import clean, lines_of
-from probes.intake import container_tables
+from probes.intake import container_tables, gpu_tables
 from probes.intake.series import Point, Series
 
 MOST_SERIES, MOST_POINTS, LONGEST = 200_000, 2_000, 20_000
@@ -45,8 +45,9 @@ def is_metrics(head: str) -> bool:
     """Whether it begins as one of the forms. A log that quotes a metric is none."""
     body = head.lstrip("\ufeff \t\r\n")
     if body[:1] in "{[" and _JSON.search(body[:4000]):
-        return True
-    if _csv_heads(body.partition("\n")[0]):
+        return '"streams"' not in body[:4000]  # lines of logs, of Loki
+    first = body.partition("\n")[0]
+    if _csv_heads(first) or gpu_tables.heads(first):
         return True
     lines = [line for line in itertools.islice(lines_of(body, LONGEST), 60) if line.strip()]
     plain = [line for line in lines if not line.startswith("#")]
@@ -61,6 +62,8 @@ def series_of(text: str) -> list[Series]:
         return container_tables.series(body)
     if body[:1] in ("{", "[") and _JSON.search(body[:4000]):
         return list(itertools.islice(_of_json(body), MOST_SERIES))
+    if gpu_tables.heads(body.partition("\n")[0]):
+        return gpu_tables.series(body)
     if _csv_heads(body.partition("\n")[0]):
         return _of_csv(body)
     return _of_lines(body)

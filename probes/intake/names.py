@@ -13,7 +13,10 @@ from pathlib import PurePosixPath
 
 # The rank by a word, rank0 or nccl_trace_rank_0, and what may stand before it: local_rank0 is another number.
 _RANK = re.compile(r"(local|node|group)?[_-]?rank[_.=-]?(\d{1,6})(?!\d)", re.I)
-_SHORT = re.compile(r"(?:^|[^a-z0-9])(?:r|worker|trainer)[_.-]?(\d{1,6})(?![a-z0-9])", re.I)
+_SHORT = re.compile(
+    r"(?:^|[^a-z0-9])(?:r|worker|trainer)[_.-]?(\d{1,6})(?![a-z0-9])(?!(?<=-r\d)-[a-z]{0,4}\d{1,3}(?!\d))"
+    r"(?!(?<=-r\d\d)-[a-z]{0,4}\d{1,3}(?!\d))", re.I,
+)  # fmt: skip
 _CHILD = re.compile(r"(?:child|worker|loader)[_.-]?(\d{1,6})(?!\d)", re.I)
 _LAST = re.compile(r"(?:^|[._-])(\d{1,5})$")  # fr.0, stderr_3, 0
 _GLUED = re.compile(r"(\d{1,6})$")  # a prefix with the rank behind it, as torch writes dumps
@@ -90,9 +93,9 @@ KEYED = re.compile(r"(?:node|node_?name|host|host_?name|instance|machine|pod)=([
 _HOST = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+){0,8}", re.I)
 _NODE_WORD = re.compile(r"(?:^|[-_.])(?:node|gpu|host|dgx|hgx|gb|ip|compute|cn|nid|[ahb][12]00)(?=[-_.\d])", re.I)
 _OTHER = re.compile(
-    r"(?:global_?)?rank|r\d|worker|attempt|local|proc|child|step|run|try|case|test|job|incident|inc|log|dump|stack|trace"
-    r"|slurm|none|evidence|capture|pyspy|spy|nccl|fr|flight|v\d|part|batch|epoch|iter|tmp|out|err|data|files?|new|old"
-    r"|samples?|snap|shot|poll|look|round|take|before|after|first|second|third|t\d|stage",
+    r"(?:global_?)?rank|r\d{1,6}(?![a-z\d])|worker|attempt|local|proc|child|step|run|try|case|test|job|incident|inc|log|dump|stack|trace"
+    r"|slurm|none|evidence|capture|pyspy|spy|nccl|fr|flight|v\d{1,4}(?![a-z\d])|part|batch|epoch|iter|tmp|out|err|data|files?|new|old"
+    r"|samples?|snap|shot|poll|look|round|take|before|after|first|second|third|t\d{1,4}(?![a-z\d])|stage",
     re.I,
 )
 
@@ -119,6 +122,12 @@ def without_keys(path: PurePosixPath) -> PurePosixPath:
 def is_other(name: str) -> bool:
     """Whether it begins as what is no node: rank3, step-7, out."""
     return bool(_OTHER.match(name))
+
+
+def begins_as_other(name: str) -> bool:
+    """rank3, step-7 and out, but not pollux or frontier4, which only begin with the letters of poll and fr."""
+    letters = re.match(r"[A-Za-z]{0,60}", name)
+    return is_other(name) and (letters is None or len(letters[0]) < 3 or is_other_word(letters[0]))
 
 
 def is_other_word(word: str) -> bool:
@@ -153,7 +162,7 @@ def nodes_of(
             continue
         if name in known or name.partition(".")[0] in known or looks_like_a_node(name) or _says_so(name):
             found.add(folder)
-        elif _HOST.fullmatch(name) and not _OTHER.match(name):
+        elif _HOST.fullmatch(name) and not begins_as_other(name):
             neighbours.setdefault((folder.parent, re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)), set()).add(folder)
     for same in neighbours.values():
         if len(same) > 1 and same & whole:

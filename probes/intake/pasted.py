@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from probes.core import lines_of
-from probes.intake import bug_report
+from probes.intake import bare_heads, bug_report
 from probes.intake.commands import Asked, asked, looped
-from probes.intake.hosts import alike
+from probes.intake.hosts import alike, may_be_lone
+from probes.intake.names import is_host
 from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
@@ -81,7 +82,7 @@ def parts_of(text: str) -> list[Part]:
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
         head.pop()
-    if names := names_in(head):
+    if (names := names_in(head)) and not _asked_many(head):
         return [Part((name,), "", mine) for name, mine in by_name(text, names).items()]
     if rows := by_rows(text):
         return [Part((node,), label, told) for node, label, told in rows]
@@ -90,11 +91,18 @@ def parts_of(text: str) -> list[Part]:
     known |= alike(
         found[2].split()[0].strip(":,") for found in marked if is_command(found[2].partition(" ")[2].strip())
     )
+    known |= (plain := bare_heads.names_in(head))
     frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
-    parts = list(_by_headings(text, known, frames)) if any(_may_head(line) for line in head) else []
+    parts = list(_by_headings(text, known, frames)) if plain or any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]
     parts = _timed(parts)
     return parts if named and [part for part in parts if part.text.strip()] else []
+
+
+def _asked_many(head: list[str]) -> bool:
+    """Whether the command that many nodes answer stands above: it tells what the columns are."""
+    typed = next((found for line in head[:4] if (found := _PROMPT.match(line.rstrip()[:2000]))), None)
+    return typed is not None and is_command(typed[3]) and asked(typed[3]).many
 
 
 def _frame(marked: re.Match[str]) -> str:
@@ -140,6 +148,8 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
     at = count = 0
     while at < len(lines):
         found = _heading(lines, at, known, frames) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
+        if found is None and count < MOST_PARTS and (name := bare_heads.name_of(lines[at], known)):
+            found = 1, (name,), ""
         turn = _turn(lines[at], loop) if loop and count < MOST_PARTS and not (found and found[2]) else ""
         if found is None and not turn:
             body.append(lines[at])
@@ -189,7 +199,7 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: 
     """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
     for."""
     names = names_in([line for line in body if line.strip()][:400], 0.8) if now.many else set()
-    text = "\n".join(body) + "\n"
+    text = "\n".join(bare_heads.undented(body)) + "\n"
     parts = (
         [Part((name,), "", mine) for name, mine in by_name(text, names).items()] if names else [Part(nodes, "", text)]
     )
@@ -211,7 +221,7 @@ def _heading(
     if len(line) > 2000 or line.endswith(" ping statistics ---"):  # which is no heading of a file
         return None
     if _RULE.match(line[:500]) and at + 2 < len(lines) and _RULE.match(lines[at + 2].rstrip()[:500]):
-        nodes = _folded(lines[at + 1].strip()[:2000])
+        nodes = _folded(lines[at + 1].strip()[:2000]) or _alone(lines[at + 1].strip()[:200])
         return (3, nodes, "") if nodes else None
     if found := _ANSIBLE.match(line) or _PSSH.match(line):
         return 1, (found[1],), ""
@@ -232,6 +242,11 @@ def _heading(
         return 1, (first.strip(":,"),), rest.strip()
     told = _told(marked[2].strip())
     return told or ((1, None, marked[2].strip()) if _frame(marked) in frames else None)
+
+
+def _alone(word: str) -> tuple[str, ...]:
+    """What stands by itself between two rules, as dshbak and clush -b put it."""
+    return (word,) if is_host(word) and may_be_lone(word.partition(".")[0]) else ()
 
 
 def _typed_on(host: str, sure: bool) -> bool:

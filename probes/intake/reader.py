@@ -24,6 +24,7 @@ from probes.intake.tools import (
     Tool,
     beside,
     environment,
+    kernel_messages,
     launch,
     looked,
     native_stacks,
@@ -83,6 +84,10 @@ class Reader:
                 self._tool(item, stuck_in_driver.TOOL, known.text)
             if known.kind == "ps" and launch.tells(known.text[:HEAD]):
                 self._tool(item, launch.TOOL, known.text)
+            if known.kind == "process" and (stuck := stuck_in_driver.of_extracts(extracts)) is not None:
+                told = tuple(stuck_in_driver.findings(stuck))
+                reading = Reading(Capture("", stuck_in_driver.TOOL.probe, "ok"), stuck, None, told)
+                self.brought.nodes.append(NodeFile(item.ref, item.inside, stuck_in_driver.TOOL.probe, reading, ""))
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
 
     def _of_node(self, item: Item, probe: str, text: str) -> bool:
@@ -99,7 +104,8 @@ class Reader:
         """One output may tell several things. It is refused only where nothing could read it."""
         refused: ParseError | None = None
         read = False
-        for tool in dict.fromkeys((first, *tools_of(text[:HEAD], item.name))):
+        passed_on = (kernel_messages.TOOL,) if first.log and kernel_messages.fits(text[:HEAD], item.name) else ()
+        for tool in dict.fromkeys((first, *tools_of(text[:HEAD], item.name), *passed_on)):
             try:
                 self._tool(item, tool, text)
                 read = True
@@ -147,7 +153,7 @@ class Reader:
         if tables:
             return True
         bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
-        if bare.findings:  # lines that were cut out of a kernel log, without their times
+        if bare.findings and not besides:  # lines that were cut out of a kernel log, without their times
             self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
             return True
         return besides

@@ -45,6 +45,7 @@ PROBLEMS = {
     "ring timeout": (DRIVER, "amd_gpu_hang"),
     "queue stuck": (DRIVER, "amd_gpu_hang"),
     "uncorrectable": (MEMORY, "gpu_xid"),
+    "link": (NVLINK, "gpu_xid"),
     "poison": (MEMORY, "gpu_xid"),
     "lost": (OFF_BUS, "off_bus"),
     "page fault": (PROGRAM, "gpu_xid_program"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._gpu_links import HARMLESS
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import usual
 from probes.diagnosis.job import quoted
@@ -15,6 +16,7 @@ from probes.diagnosis.times import times_of
 
 LINK, SWITCH, BLOCKED = "gpu.nvlink_error", "gpu.nvswitch_fabric", "gpu.p2p_blocked"
 GPU_DRIVERS = ("nvidia", "amdgpu")
+RISES = 10  # errors between two looks; judgement: one may be left from a job's start
 FIRST_COLLECTIVES = 8  # judgement: set-up, barriers and the first broadcast of a model
 NO_PEER = (
     "peer access",
@@ -28,6 +30,7 @@ NO_PEER = (
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _links(evidence)
+    yield from _rising(evidence)
     yield from _whole_nodes(evidence)
     yield from _fabric(evidence)
     yield from _blocked(evidence)
@@ -53,6 +56,32 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
             ("nvlink_lost",) if lost else ("nvlink_counts",),
             would_change=("all links of that GPU active at a second look",),
             nodes=frozenset({seen.node}) if lost else frozenset(),
+        )
+
+
+def _rising(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Errors that a link could not repair, more of them at one look than at another: they are of now."""
+    looks: dict[tuple[str, int], list[tuple[dict[str, int], Seen]]] = {}
+    for seen in evidence.of("gpu.nvlink"):
+        for gpu in seen.facts.gpus:
+            bad = {kind: count for kind, count in gpu.errors.items() if not kind.startswith(HARMLESS)}
+            if bad:
+                looks.setdefault((seen.node, gpu.gpu), []).append((bad, seen))
+    for (node, number), several in looks.items():
+        totals = [sum(bad.values()) for bad, _ in several]
+        more = max(totals) - min(totals)
+        if len(several) < 2 or more < RISES:
+            continue
+        kinds = ", ".join(list(several[totals.index(max(totals))][0])[:4])
+        says = f"GPU {number}: {more} more NVLink errors ({kinds}) at one look than at another"
+        yield Hypothesis(
+            LINK,
+            {"node": node, "gpu": number} if node else {"gpu": number},
+            f"On {node or 'a node'} {says}",
+            tuple(Reason(says, seen.ref) for _, seen in several[:2]),
+            ("nvlink_errors_rise",),
+            would_change=("two looks a minute apart with the same counts",),
+            nodes=frozenset({node}),
         )
 
 

@@ -97,7 +97,8 @@ def _down(gpu: Gpu, peers: float | None) -> bool:
 
 def _softly(gpu: Gpu, peers: float | None) -> str:
     """Where its clock does not tell how far it is held down."""
-    hot = "hw_thermal_slowdown" in (gpu.reasons or ()) and (gpu.temperature_c or 0) >= HOT_C
+    told = HOT_C if gpu.sm_mhz is None else 0  # lines that were grep-ed tell the reason alone
+    hot = "hw_thermal_slowdown" in (gpu.reasons or ()) and (gpu.temperature_c or told) >= HOT_C
     known = gpu.sm_mhz is not None and (gpu.sm_max_mhz or peers)
     return "slowed_and_hot" if hot and not known and not _at_rest(gpu) else "throttled_a_little"
 

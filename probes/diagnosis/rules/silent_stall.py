@@ -113,6 +113,8 @@ def _seen_otherwise(evidence: Evidence, odd: Odd) -> bool:
         return True
     if any(view.waits is not None for view in views) and not _stack_as_the_others(evidence, odd):
         return True
+    if next(evidence.job.said("watchdog_timeout"), None) is not None:
+        return False  # steps that a log tells are those before
     return next(evidence.job.said("progress"), None) is not None and not _after_the_last_step(evidence, odd)
 
 

@@ -19,7 +19,8 @@ ABOVE = 4  # lines that may stand above the header
 _UNIT = re.compile(r"\s{0,4}\[[^\]]{1,12}\]$")
 _KNOWN = re.compile(
     r"(?:^|, ?)(?:pci\.bus_id|gpu_bus_id|temperature\.gpu|utilization\.gpu|pstate|power\.draw|driver_version"
-    r"|(?:gpu_)?name(?=,|$)|index(?=,|$)|vbios_version|serial(?=,|$)|clocks\.(?:current\.)?sm|memory\.used|ecc\.errors\.|remapped_rows\.|pcie\.link\.|uuid|clocks_(?:event|throttle))"
+    r"|(?:gpu_)?name(?=,|$)|index(?=,|$)|vbios_version|serial(?=,|$)|clocks\.(?:current\.)?sm|memory\.used|ecc\.errors\.|remapped_rows\.|pcie\.link\.|uuid|clocks_(?:event|throttle)|fabric\.(?:state|status)|gpu_recovery_action|mig\.mode|ecc\.mode|power\.(?:limit|default)"
+    r"|enforced\.power|temperature\.memory|utilization\.memory|memory\.(?:total|free)|clocks\.(?:max\.)?(?:gr|mem|current))"
 )
 
 

@@ -18,7 +18,7 @@ from probes.intake.tools._text import refuse
 
 MOST_NODES = 64
 _HEAD = re.compile(r"^REASON\s{1,60}USER\S{0,20}\s{1,30}TIMESTAMP\s{1,30}NODELIST", re.M)
-_ROW = re.compile(r"(\S.{0,200}?)\s{1,60}(\S{1,40})\s{1,30}(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\s{1,30}(\S{1,400})")
+ROW = re.compile(r"(\S.{0,200}?)\s{1,60}(\S{1,40})\s{1,30}(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\s{1,30}(\S{1,400})")
 _NODE = re.compile(r"^\s{0,8}NodeName=(\S{1,120})", re.M)
 _REASON = re.compile(r"\bReason=(.{1,200}?) \[\S{1,40}@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]")
 _STATE = re.compile(r"\bState=(\S{1,80})")
@@ -50,7 +50,7 @@ def read(text: str) -> Cluster:
     text = text[:4_194_304]
     if _HEAD.search(text):
         for line in lines_of(text, 1000):
-            if (row := _ROW.fullmatch(line.strip())) is not None:
+            if (row := ROW.fullmatch(line.strip())) is not None:
                 for node in nodes_in(row[4]):
                     _reason(found, node, row[1], row[3])
     for block in re.split(r"(?m)^\s{0,8}(?=NodeName=)", text):

@@ -9,9 +9,10 @@ Errors   ParseError when no row is such a task
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from probes.catalog._process_extract import Extract
 from probes.core import Finding, ParseError, clean, lines_of
 from probes.intake.tools import Tool
 
@@ -54,6 +55,16 @@ def read(text: str) -> StuckTasks:
     if not found:
         raise ParseError("ps: no task that is stuck in a GPU's driver")
     return StuckTasks(tuple(found.values())[:MOST])
+
+
+def of_extracts(extracts: Iterable[Extract]) -> StuckTasks | None:
+    """The same of /proc/PID: a task in state D whose stack in the kernel, or wchan, is in a driver."""
+    found = []
+    for one in extracts:
+        where = next((said for said in (one.wchan, *one.kernel[:8]) if _WHERE.match(f" {said}", 1)), "")
+        if one.state[:1] == "D" and (where or _ASKS.fullmatch(one.comm)):
+            found.append(StuckTask(one.pid, clean(where or one.comm)[:60]))
+    return StuckTasks(tuple(found)[:MOST]) if found else None
 
 
 def findings(facts: StuckTasks) -> Iterator[Finding]:

@@ -1,4 +1,5 @@
-"""Xids as health daemons tell of them: gpud, NVSentinel, node-problem-detector, conditions and events of Kubernetes.
+"""Xids as others than the kernel tell of them: gpud, NVSentinel, node-problem-detector, conditions and events of
+Kubernetes, reasons for which Slurm drains nodes, alerts.
 
 Source   leptonai/gpud (error_xid events); NVIDIA/NVSentinel, health events (errorCode, entitiesImpacted);
          kubectl describe node: conditions, capacity and allocatable
@@ -11,7 +12,8 @@ from __future__ import annotations
 import re
 
 from probes.core import ParseError, lines_of
-from probes.intake.tools import Tool
+from probes.intake.tools import Tool, slurm_nodes
+from probes.intake.tools._told_of import node_in
 from probes.intake.tools.gpu_verdicts import Verdict, Verdicts, findings
 
 MOST = 200
@@ -19,6 +21,8 @@ _XID = re.compile(r"(?<![A-Za-z])xid(?:[ _-](?:error|code))?(?:\"?[ :=]{1,3}\"?|
 _GPU = re.compile(r"(?<![A-Za-z])GPU[ :=#-]{0,2}(\d{1,2})(?![\d:])", re.I)
 _COUNT = re.compile(r"\s{1,12}(?:nvidia\.com/gpu|amd\.com/gpu):\s{1,20}(\d{1,3})$")
 _NAME = re.compile(r"^Name:\s{1,40}([A-Za-z][\w.-]{0,100})$", re.M)
+_DRAINED = re.compile(r"(?:^\s{0,8}|\s)NodeName=(\S{1,120})|^REASON\s{1,60}USER", re.M)
+_ALERT = re.compile(r"\[FIRING|\balertname\b|\"alerts?\"|\bfiring\b", re.I)
 _KNOWN = ("error_xid", "accelerator-nvidia", "healthEvent", "entitiesImpacted", "nvsentinel")
 
 
@@ -26,7 +30,8 @@ def _fits(head: str, name: str) -> bool:
     if "NVRM:" in head:
         return False  # lines of the kernel, which tell more
     described = "Capacity:" in head and "Allocatable:" in head and "com/gpu" in head
-    return described or (any(word in head for word in _KNOWN) and bool(_XID.search(head[:65_536])))
+    known = any(word in head for word in _KNOWN) or bool(_DRAINED.search(head[:65_536]) or _ALERT.search(head[:65_536]))
+    return described or (known and bool(_XID.search(head[:65_536])))
 
 
 def read(text: str) -> Verdicts:
@@ -52,9 +57,24 @@ def read(text: str) -> Verdicts:
     return Verdicts("a health daemon", tuple(found.values()))
 
 
+def by_node(text: str) -> dict[str, Verdicts]:
+    """Of each node that its rows name; of all of it where they name none, or where it is a description of one."""
+    if _COUNT.search(text) or _NAME.search(text[:4096]):
+        return {_host(text): read(text)}
+    rows: dict[str, list[str]] = {}
+    node = ""
+    for line in lines_of(text, 4096):
+        node = found[1] if (found := re.search(r"(?<!\S)NodeName=(\S{1,120})", line)) else node
+        if told := _XID.search(line):
+            row = slurm_nodes.ROW.fullmatch(line.strip())
+            for one in slurm_nodes.nodes_in(row[4]) if row else [node or node_in(line, told.start())]:
+                rows.setdefault(one, []).append(line)
+    return {one: read("\n".join(some)) for one, some in list(rows.items())[:MOST]} or {"": read(text)}
+
+
 def _host(text: str) -> str:
     found = _NAME.search(text[:4096])
     return found[1] if found else ""
 
 
-TOOL = Tool("health events of GPUs", "gpu.verdicts", _fits, read, findings, host=_host)
+TOOL = Tool("health events of GPUs", "gpu.verdicts", _fits, read, findings, host=_host, log=True, by_node=by_node)

@@ -1,0 +1,199 @@
+"""What tells of a GPU and of its node in other places than a tool's own output: logs that were passed on, reasons of
+schedulers, counts, lines that were grep-ed, tables of GPUs, names of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probes.diagnosis.core import Hypothesis
+from tests.support.hardware import judged, raised
+
+OFF = "NVRM: Xid (PCI:0000:c1:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+SMI = "nvidia-smi -q | grep -iE '^GPU|slowdown'"
+
+
+def first(folder: Path, files: dict[str, str]) -> Hypothesis:
+    return judged(folder / "incident", files).verdict.hypothesis
+
+
+def loki(node: str, message: str) -> str:
+    stream = {"stream": {"hostname": node, "job": "kernel"}, "values": [["1772449861000000000", message]]}
+    return json.dumps({"status": "success", "data": {"resultType": "streams", "result": [stream]}})
+
+
+def elastic(node: str, message: str) -> str:
+    row = {"@timestamp": "2026-03-02T11:11:01Z", "host": {"name": node}, "message": message}
+    return json.dumps({"hits": {"hits": [{"_source": row}]}}, indent=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("logcli.txt", f'2026-03-02T11:11:01Z {{host="kb31", transport="kernel"}} {OFF}\n'),
+        ("loki.json", loki("kb31", OFF)),
+        ("hits.json", elastic("kb31", OFF)),
+        ("events.txt", f"LAST SEEN   TYPE   REASON   OBJECT   MESSAGE\n9m   Warning   XIDError   node/kb31   {OFF}\n"),
+        ("alert.txt", f"[FIRING:1] KernelXid severity=page instance=kb31:9100\n  {OFF}\n"),
+        ("export.csv", f'time,host,message\n2026-03-02 11:11:01,kb31,"host=kb31 {OFF}"\n'),
+    ],
+)  # fmt: skip
+def test_a_message_of_the_kernel_is_of_the_node_that_its_line_names(tmp_path: Path, name: str, text: str) -> None:
+    verdict = first(tmp_path, {name: text})
+    assert (verdict.cause, verdict.subject["node"]) == ("gpu.fell_off_bus", "kb31")
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "REASON               USER      TIMESTAMP           NODELIST\n"
+        "Xid 95 uncontained E root      2026-03-02T11:14:02 kb31\n",
+        "NodeName=kb31 Arch=x86_64\n   State=IDLE+DRAIN\n   Reason=Xid 95 on GPU 3 [root@2026-03-02T11:14:02]\n",
+    ],
+)  # fmt: skip
+def test_a_reason_of_slurm_tells_which_nodes_gpu_a_rank_lost(tmp_path: Path, reason: str) -> None:
+    error = "\n".join(raised(6, "RuntimeError: CUDA error: uncorrectable ECC error encountered"))
+    verdict = first(tmp_path, {"slurm.txt": reason, "job.err": error})
+    assert (verdict.cause, verdict.subject["node"], verdict.subject["rank"]) == ("gpu.memory_error", "kb31", 6)
+
+
+@pytest.mark.parametrize(("here", "cause"), [(7, "gpu.fell_off_bus"), (8, "")])
+def test_gpus_that_a_pipe_counts(tmp_path: Path, here: int, cause: str) -> None:
+    counts = "".join(f"kb{node}: {count}\n" for node, count in ((29, 8), (30, 8), (31, here), (32, 8)))
+    verdict = first(tmp_path, {"all.txt": f"$ pdsh -w kb[29-32] 'nvidia-smi -L | wc -l'\n{counts}"})
+    assert (verdict.cause if cause else "", verdict.subject.get("node", "")) == (cause, "kb31" if cause else "")
+
+
+def grepped(hot: int, names: bool) -> str:
+    lines = []
+    for gpu in range(4):
+        state = "Active" if gpu == hot else "Not Active"
+        lines += [f"GPU 00000000:{gpu + 1}1:00.0"] if names else []
+        lines += [
+            f"        HW Slowdown                       : {state}",
+            f"            HW Thermal Slowdown           : {state}",
+        ]
+    return "\n".join(lines) + "\n"  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_lines_of_nvidia_smi_q_tell_which_gpu_is_hot(tmp_path: Path, names: bool) -> None:
+    verdict = first(tmp_path, {"kb31.txt": f"root@kb31:~# {SMI}\n{grepped(2, names)}"})
+    assert (verdict.cause, verdict.subject.get("gpu")) == ("gpu.throttled", 2)
+    assert first(tmp_path / "well", {"kb31.txt": f"root@kb31:~# {SMI}\n{grepped(9, names)}"}).cause in (
+        "none",
+        "unknown",
+    )
+
+
+def test_lines_of_nvidia_smi_q_tell_that_the_fabric_is_not_ready(tmp_path: Path) -> None:
+    section = (
+        "    Fabric\n        State                             : {}\n        Status                            : N/A\n"
+    )
+    typed = "root@kb31:~# nvidia-smi -q -i 0 | grep -A4 Fabric\n"
+    assert first(tmp_path, {"a.txt": typed + section.format("In Progress")}).cause == "gpu.nvswitch_fabric"
+    assert first(tmp_path / "well", {"a.txt": typed + section.format("Completed")}).cause in ("none", "unknown")
+
+
+def table(rows: list[tuple[Any, ...]], mark: str) -> str:
+    return "".join(mark.join(map(str, row)) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "mark"),
+    [
+        ("gpus.csv", ("Time", "node", "gpu", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_SM_CLOCK"), ","),
+        ("gpus.tsv", ("timestamp", "hostname", "gpu_id", "util %", "sm_mhz"), "\t"),
+    ],
+)
+def test_a_table_with_a_row_for_each_gpu_tells_the_slow_one(
+    tmp_path: Path, name: str, heads: tuple[str, ...], mark: str
+) -> None:
+    rows = [
+        (f"2026-03-02 11:3{at}:00", f"kb{node}", gpu, 100, 600 if (node, gpu) == (31, 1) else 1980)
+        for at in range(2)
+        for node in (30, 31)
+        for gpu in range(4)
+    ]
+    verdict = first(tmp_path, {name: table([heads, *rows], mark)})
+    assert (verdict.cause, verdict.subject) == ("gpu.throttled", {"node": "kb31", "gpu": 1})
+
+
+def nvlink(crc: int) -> str:
+    lines = [f"GPU {gpu}: NVIDIA A100-SXM4-80GB (UUID: GPU-5269b708-0000-0000-0000-{gpu:012})" for gpu in range(2)]
+    return "".join(
+        f"{line}\n\t Link 0: Replay Errors: 3\n\t Link 0: Recovery Errors: 0\n\t Link 0: CRC Errors: {crc * gpu}\n"
+        for gpu, line in enumerate(lines)
+    )
+
+
+@pytest.mark.parametrize(("later", "cause"), [(90_000, "gpu.nvlink_error"), (400, "")])
+def test_errors_of_a_link_that_rise_are_of_now(tmp_path: Path, later: int, cause: str) -> None:
+    looks = {f"nvlink.{n}.txt": f"Mon Mar  2 11:2{n}:00 UTC 2026\n{nvlink(crc)}" for n, crc in ((1, 400), (2, later))}
+    verdict = first(tmp_path, looks)
+    assert verdict.cause == cause if cause else verdict.cause in ("none", "unknown")
+    assert not cause or verdict.subject == {"gpu": 1}
+
+
+def test_a_task_that_proc_shows_in_the_driver_hangs_there(tmp_path: Path) -> None:
+    told = (
+        "==> /proc/4411/status <==\nName:\tpython\nState:\tD (disk sleep)\nPid:\t4411\n\n"
+        "==> /proc/4411/stack <==\n[<0>] uvm_va_space_destroy+0x4a2/0x6d0 [nvidia_uvm]\n[<0>] __fput+0x96/0x270\n"
+    )
+    verdict = first(tmp_path, {"kb31/proc.txt": told})
+    assert (verdict.cause, verdict.subject) == ("gpu.driver_hang", {"node": "kb31"})
+    other = told.replace("D (disk sleep)", "S (sleeping)")
+    assert first(tmp_path / "well", {"kb31/proc.txt": other}).cause in ("none", "unknown")
+
+
+def test_an_amd_link_is_no_memory(tmp_path: Path) -> None:
+    front = "[Mon Mar  2 11:11:00 2026] amdgpu 0000:65:00.0: amdgpu: socket: 3"
+    line = f"{front} 1 uncorrectable hardware errors detected in {{}} block\n"
+    assert first(tmp_path, {"dmesg.txt": line.format("xgmi_wafl")}).cause == "gpu.nvlink_error"
+    assert first(tmp_path / "memory", {"dmesg.txt": line.format("umc")}).cause == "gpu.memory_error"
+
+
+def test_a_pods_gpu_is_its_nodes(tmp_path: Path) -> None:
+    pods = (
+        "NAME        READY   STATUS    RESTARTS   AGE   IP         NODE   NOMINATED NODE   READINESS GATES\n"
+        "train-w-3   1/1     Running   0          3h    10.4.0.7   kb31   <none>           <none>\n"
+    )
+    typed = (
+        f"$ kubectl exec train-w-3 -- dmesg -T\n[Mon Mar  2 11:11:01 2026] {OFF}\n$ kubectl get pods -o wide\n{pods}"
+    )
+    verdict = first(tmp_path, {"paste.txt": typed})
+    assert (verdict.cause, verdict.subject["node"]) == ("gpu.fell_off_bus", "kb31")
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_two_gpus_that_read_other_data_than_was_written(tmp_path: Path, wrong: bool) -> None:
+    end = "Verification error @ element 1: val = 0.000000, ref = 4.000000\nTest failed!\n" if wrong else "Test passed\n"
+    text = (
+        f"[./simpleP2P] - Starting...\n> Peer access from A (GPU0) -> A (GPU1) : Yes\nPreparing host buffer ...\n{end}"
+    )
+    cause = first(tmp_path, {"p2p.txt": text}).cause
+    assert (cause == "gpu.p2p_blocked") is wrong
+
+
+@pytest.mark.parametrize(
+    ("path", "node"),
+    [
+        ("dmesg-c0417.txt", "c0417"),
+        ("n0042.remap.dmesg.txt", "n0042"),
+        ("lspci-vv.pc-02.dmesg", "pc-02"),
+        ("kb31_perf/dmesg.txt", "kb31"),
+        # An index, an error, a version, a day and a ticket are none.
+        ("dmesg-gpu3.txt", ""),
+        ("xid79.txt", ""),
+        ("dmesg-550.54.txt", ""),
+        ("dmesg_20260302.txt", ""),
+        ("ops-4411/dmesg.txt", ""),
+        ("rank3/dmesg.txt", ""),
+    ],
+)
+def test_the_only_word_that_can_be_a_nodes_name_is_it(tmp_path: Path, path: str, node: str) -> None:
+    verdict = first(tmp_path, {path: f"[Mon Mar  2 11:11:01 2026] {OFF}\n"})
+    assert (verdict.cause, verdict.subject.get("node", "")) == ("gpu.fell_off_bus", node)
