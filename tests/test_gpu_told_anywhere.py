@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from probes.diagnosis.core import Hypothesis
+from probes.intake import gpu_tables
 from tests.support.hardware import judged, raised
 
 OFF = "NVRM: Xid (PCI:0000:c1:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -197,3 +198,94 @@ def test_two_gpus_that_read_other_data_than_was_written(tmp_path: Path, wrong: b
 def test_the_only_word_that_can_be_a_nodes_name_is_it(tmp_path: Path, path: str, node: str) -> None:
     verdict = first(tmp_path, {path: f"[Mon Mar  2 11:11:01 2026] {OFF}\n"})
     assert (verdict.cause, verdict.subject.get("node", "")) == ("gpu.fell_off_bus", node)
+
+
+GPUSTAT = "[{0}] NVIDIA A100-SXM4-80GB | {1}'C, 100 %,  {2} / 400 W | 70213 / 81920 MB | ml(70203M)"
+
+
+@pytest.mark.parametrize(("heat", "watts", "cause"), [(92, 180, "gpu.throttled"), (92, 390, ""), (64, 180, "")])
+def test_hot_at_little_power_among_busy_peers(tmp_path: Path, heat: int, watts: int, cause: str) -> None:
+    lines = []
+    for node in ("kb30", "kb31"):
+        lines.append(f"{node}                        Mon Mar  2 11:30:01 2026  550.90.07")
+        for index in range(4):
+            odd = (node, index) == ("kb31", 3)
+            lines.append(GPUSTAT.format(index, heat if odd else 61, watts if odd else 388))
+    verdict = first(tmp_path, {"gpustat.txt": "\n".join(lines) + "\n"})
+    if cause:
+        assert (verdict.cause, verdict.subject) == (cause, {"node": "kb31", "gpu": 3})
+    else:
+        assert verdict.cause in ("none", "unknown")
+
+
+def test_a_list_of_objects_is_a_table_too(tmp_path: Path) -> None:
+    rows = [
+        {"host": f"kb{node}", "gpu": index, "clocks.sm": f"{345 if node == 31 else 1980} MHz", "util": "99 %",
+            "clocks_event_reasons.active": "0x0000000000000088" if node == 31 else "0x0000000000000000"}
+        for node in (30, 31, 32)
+        for index in range(4)
+    ]  # fmt: skip
+    verdict = first(tmp_path, {"gpus.json": json.dumps(rows)})
+    assert (verdict.cause, verdict.subject) == ("gpu.throttled", {"node": "kb31"})
+
+
+def test_a_column_for_each_gpu_under_a_title() -> None:
+    text = "SM clocks (MHz)\n\nnode  gpu0  gpu1\nkb30  1980  1965\nkb31  345   1980\n"
+    assert gpu_tables.tells(text)
+    told = {(one.labels["node"], one.labels["gpu"]): one.points[-1][1] for one in gpu_tables.series(text)}
+    assert told == {("kb30", "0"): 1980, ("kb30", "1"): 1965, ("kb31", "0"): 345, ("kb31", "1"): 1980}
+    assert {one.name for one in gpu_tables.series(text)} == {"DCGM_FI_DEV_SM_CLOCK"}
+    assert not gpu_tables.tells(text.replace("SM clocks (MHz)", "what we have"))
+
+
+def test_advice_is_no_message_that_came(tmp_path: Path) -> None:
+    advice = f"If you see `{OFF}` in dmesg, drain the node.\n"
+    assert first(tmp_path, {"runbook.txt": advice}).cause in ("none", "unknown")
+    seen = f"11:31:02 ana: kb-node-3 says {OFF}\n"
+    assert first(tmp_path / "chat", {"chat.txt": seen}).cause == "gpu.fell_off_bus"
+
+
+def test_a_reason_from_before_the_job_does_not_lead(tmp_path: Path) -> None:
+    reason = "REASON               USER      TIMESTAMP           NODELIST\nXid 79 on GPU 3      root      {} kb31\n"
+    job = "".join(f"2026-03-02 11:{at:02d}:00,114 INFO step {at} loss 2.1\n" for at in range(1, 50))
+    old = {"sinfo.txt": reason.format("2026-02-12T11:14:02"), "job.log": job}
+    assert first(tmp_path, old).cause in ("none", "unknown")
+    new = {"sinfo.txt": reason.format("2026-03-02T11:50:02"), "job.log": job}
+    assert first(tmp_path / "new", new).cause == "gpu.fell_off_bus"
+
+
+def test_a_state_of_the_fabric_manager_by_the_command_that_asked(tmp_path: Path) -> None:
+    text = "$ ssh kb31 systemctl is-active nvidia-fabricmanager\n{}\n"
+    verdict = first(tmp_path, {"a.txt": text.format("failed")})
+    assert (verdict.cause, verdict.subject) == ("gpu.nvswitch_fabric", {"node": "kb31"})
+    assert first(tmp_path / "well", {"a.txt": text.format("active")}).cause in ("none", "unknown")
+
+
+def test_a_condition_of_a_node_tells_in_dcgms_words(tmp_path: Path) -> None:
+    words = "ErrorCode:[DCGM_FR_VOLATILE_DBE_DETECTED] GPU:3 PCI:0000:5d:00 GPU_UUID:GPU-0aa1 Detected 1 volatile"
+    row = f"  GpuMemWatch   True    GpuMemWatchIsNotHealthy   {words} double-bit ECC error(s) in GPU 3. Drain it.\n"
+    text = f"$ kubectl describe node kb31\nConditions:\n  Type   Status   Reason   Message\n{row}"
+    error = "\n".join(raised(3, "RuntimeError: CUDA error: uncorrectable ECC error encountered"))
+    verdict = first(tmp_path, {"node.txt": text, "job.err": error})
+    assert (verdict.cause, verdict.subject["node"], verdict.subject["gpu"]) == ("gpu.memory_error", "kb31", 3)
+
+
+def test_a_failed_launch_of_a_rank_that_nothing_places_is_explained_by_a_lost_gpu(tmp_path: Path) -> None:
+    error = "\n".join(raised(14, "RuntimeError: CUDA error: unspecified launch failure"))
+    verdict = first(tmp_path, {"kb31-dmesg.txt": f"[Mon Mar  2 11:11:01 2026] {OFF}\n", "job.err": error})
+    assert verdict.cause == "gpu.fell_off_bus"
+    assert first(tmp_path / "alone", {"job.err": error}).cause == "gpu.app_fault"
+
+
+def test_cuda_refuses_a_peers_memory(tmp_path: Path) -> None:
+    said = "Cuda failure 'peer access is not supported between these two devices'"
+    line = f"kb31:4010:4055 [1] transport/p2p.cc:287 NCCL WARN {said}\n"
+    verdict = first(tmp_path, {"job.log": line})
+    assert (verdict.cause, verdict.subject) == ("gpu.p2p_blocked", {"node": "kb31"})
+
+
+def test_logs_that_are_called_alike_are_of_the_nodes_that_they_are_called_by(tmp_path: Path) -> None:
+    files = {f"kb{node}.log": f"[default{node % 8}]:waits\n" for node in (30, 32)}
+    files["kb31.log"] = "[default5]:RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+    verdict = first(tmp_path, files)
+    assert (verdict.cause, verdict.subject.get("node")) == ("gpu.memory_error", "kb31")

@@ -1,16 +1,21 @@
-"""Tables with a row for each GPU of many nodes, as monitoring exports them and people type them, as series of metrics.
+"""Tables with a row for each GPU of many nodes, or a column for each, as monitoring exports them and people type them.
 
     Time,node,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_DEV_POWER_USAGE        node  gpu  util  power_w  temp  sm_mhz
     2026-03-02 11:30:00,n20,1,0,72.1                                  n20   1    0 %   72.1 W   31 C  1980
 
-Shape    heads(line) -> columns, None where it is no such table; series(text) -> Series with labels node and gpu
+    SM clocks (MHz)            [{"host": "n20", "gpu": 1, "clocks.sm": "1980 MHz"}]
+    node  gpu0  gpu1  gpu2
+
+Shape    tells(head) -> whether it begins as one; series(text) -> Series with labels node and gpu
 Units    of a column without a known unit: percent, W, C, MHz, as nvidia-smi prints them
 Errors   none: a row with another number of cells is left out
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from itertools import islice
 
 from probes.core import lines_of
@@ -20,6 +25,7 @@ from probes.intake.when import moment_in
 
 _NODE = re.compile(r"(?:node|host|machine|server|instance)(?:_?name)?", re.I)
 _GPU = re.compile(r"gpu(?:_?(?:id|index|idx|no|num))?|index|idx|device|dev", re.I)
+_ONE = re.compile(r"gpu[ _#-]?(\d{1,2})", re.I)
 _TIME = re.compile(r"time(?:stamp)?|date|at|when|ts", re.I)
 _METRIC = re.compile(r"DCGM_FI_\w{4,80}|nvidia_smi_\w{4,80}")
 _UNIT = re.compile(r"[_ ]?[\[(]?(?:%|pct|percent|W|watts?|C|celsius|MHz)[\])]?$", re.I)
@@ -30,11 +36,19 @@ _CALLED = {
     "power.draw": "POWER_USAGE", "power_draw": "POWER_USAGE", "power_usage": "POWER_USAGE", "temp": "GPU_TEMP",
     "temperature": "GPU_TEMP", "gpu_temp": "GPU_TEMP", "gtemp": "GPU_TEMP", "temperature.gpu": "GPU_TEMP",
     "sm": "SM_CLOCK", "sm_clock": "SM_CLOCK", "smclk": "SM_CLOCK", "sm_clk": "SM_CLOCK", "clock": "SM_CLOCK",
-    "clk": "SM_CLOCK",
-    "clocks.sm": "SM_CLOCK", "pclk": "SM_CLOCK", "clocks.current.sm": "SM_CLOCK", "ecc_dbe": "ECC_DBE_VOL_TOTAL",
+    "clk": "SM_CLOCK", "clocks.sm": "SM_CLOCK", "pclk": "SM_CLOCK", "clocks.current.sm": "SM_CLOCK",
+    "ecc_dbe": "ECC_DBE_VOL_TOTAL", "clocks_event_reasons.active": "CLOCKS_EVENT_REASONS",
+    "clocks_throttle_reasons.active": "CLOCKS_EVENT_REASONS",
 }  # fmt: skip
-_VALUE = re.compile(r"(-?\d{1,9}(?:\.\d{1,6})?) ?(?:%|W|C|°C|MHz)?")
-MOST = 100_000
+# Words of a title -> what the numbers below are.
+_TITLED = (
+    (re.compile(r"\b(?:sm |gpu |core )?clocks?\b|\bMHz\b", re.I), "SM_CLOCK"),
+    (re.compile(r"\butili[sz]ation|\bGPU[- ]util|\butil\b", re.I), "GPU_UTIL"),
+    (re.compile(r"\bpower\b|\bwatts?\b", re.I), "POWER_USAGE"),
+    (re.compile(r"\btemp(?:erature)?s?\b", re.I), "GPU_TEMP"),
+)
+_VALUE = re.compile(r"(-?\d{1,9}(?:\.\d{1,6})?|0x[0-9a-fA-F]{1,16}) ?(?:%|W|C|°C|MHz)?")
+MOST, ABOVE = 100_000, 4
 
 
 def _cells(line: str) -> list[str]:
@@ -52,31 +66,80 @@ def _metric(cell: str) -> str:
     return f"DCGM_FI_DEV_{called}" if called else ""
 
 
-def heads(line: str) -> list[str] | None:
-    cells = _cells(line[:4000])
+def _is_head(cells: list[str], above: str) -> bool:
     nodes, gpus = sum(bool(_NODE.fullmatch(one)) for one in cells), sum(bool(_GPU.fullmatch(one)) for one in cells)
-    return cells if nodes == 1 and gpus == 1 and any(_metric(one) for one in cells) else None
+    if nodes != 1:
+        return False
+    wide = sum(bool(_ONE.fullmatch(one)) for one in cells) > 1 and bool(_title(above))
+    return wide or (gpus == 1 and any(_metric(one) for one in cells))
+
+
+def _title(above: str) -> str:
+    return next((name for words, name in _TITLED if words.search(above)), "")
+
+
+def _begin(text: str) -> tuple[list[str], str, int]:
+    """(columns, the lines above them, where the rows begin); no columns where it is no such table."""
+    at, above = 0, ""
+    for line in text[:8192].splitlines(keepends=True)[: ABOVE + 1]:
+        at += len(line)
+        if _is_head(cells := _cells(line[:4000]), above):
+            return cells, above, at
+        above += line[:400]
+    return [], "", 0
+
+
+def _of_json(text: str) -> Iterator[dict[str, str]]:
+    """Objects of one list, or one a line."""
+    try:
+        said = (
+            json.loads(text) if text[:1] == "[" else [json.loads(line) for line in lines_of(text, 4000) if line.strip()]
+        )
+    except (ValueError, RecursionError):
+        return
+    for row in said[:MOST] if isinstance(said, list) else ():
+        if isinstance(row, dict):
+            yield {str(key): str(value) for key, value in row.items() if isinstance(value, (str, int, float))}
+
+
+def _json_head(body: str) -> bool:
+    found = re.match(r"\[?\s{0,40}(\{[^{}\[\]]{10,4000}\})", body[:8192]) if body[:1] in "[{" else None
+    return bool(found) and _is_head(re.findall(r'"([\w.%-]{1,60})"\s{0,4}:', found[1]), "") if found else False
+
+
+def tells(head: str) -> bool:
+    body = head.lstrip("\ufeff \t\r\n")
+    return _json_head(body) or bool(_begin(body)[0])
 
 
 def series(text: str) -> list[Series]:
-    first, _, rest = text.lstrip("\ufeff \t\r\n").partition("\n")
-    columns = heads(first) or []
-    node = next((at for at, one in enumerate(columns) if _NODE.fullmatch(one)), 0)
-    gpu = next((at for at, one in enumerate(columns) if _GPU.fullmatch(one)), 0)
-    time = next((at for at, one in enumerate(columns) if _TIME.fullmatch(one)), None)
+    body = text.lstrip("\ufeff \t\r\n")
     found: dict[tuple[str, str, str], list[tuple[float | None, float]]] = {}
-    for line in islice(lines_of(rest, 4000), MOST):
-        cells = _cells(line)
-        number = (
-            re.fullmatch(r"(?:GPU|nvidia)?[ _#-]?(\d{1,3})", cells[gpu], re.I) if len(cells) == len(columns) else None
-        )
-        if number is None or not (is_host(cells[node]) or is_address(cells[node])):
+    for row, above in islice(_rows(body), MOST):
+        node = next((value for key, value in row.items() if _NODE.fullmatch(key)), "")
+        if not (is_host(node) or is_address(node)):
             continue
-        at = None if time is None else moment_in(cells[time])
-        for column, cell in zip(columns, cells, strict=True):
-            if (name := _metric(column)) and (value := _VALUE.fullmatch(cell)):
-                found.setdefault((name, cells[node], number[1]), []).append((at, float(value[1])))
+        at = next((moment_in(value) for key, value in row.items() if _TIME.fullmatch(key)), None)
+        index = next((value for key, value in row.items() if _GPU.fullmatch(key)), "")
+        number = re.fullmatch(r"(?:GPU|nvidia)?[ _#-]?(\d{1,3})", index, re.I)
+        for key, cell in row.items():
+            one, value = _ONE.fullmatch(key), _VALUE.fullmatch(cell)
+            name, gpu = (f"DCGM_FI_DEV_{_title(above)}", one[1]) if one else (_metric(key), number[1] if number else "")
+            if value and gpu and name and not name.endswith("_DEV_"):
+                told = float(int(value[1], 16) if "x" in value[1] else value[1])
+                found.setdefault((name, node, gpu), []).append((at, told))
     return [
-        Series(name, {"node": host, "gpu": index, "Hostname": host}, tuple(points))
-        for (name, host, index), points in found.items()
+        Series(name, {"node": node, "gpu": gpu, "Hostname": node}, tuple(points))
+        for (name, node, gpu), points in found.items()
     ]
+
+
+def _rows(body: str) -> Iterator[tuple[dict[str, str], str]]:
+    if _json_head(body):
+        yield from ((row, "") for row in _of_json(body))
+        return
+    columns, above, at = _begin(body)
+    for line in lines_of(body[at:], 4000):
+        cells = _cells(line)
+        if columns and len(cells) == len(columns):
+            yield dict(zip(columns, cells, strict=True)), above

@@ -47,7 +47,7 @@ def is_metrics(head: str) -> bool:
     if body[:1] in "{[" and _JSON.search(body[:4000]):
         return '"streams"' not in body[:4000]  # lines of logs, of Loki
     first = body.partition("\n")[0]
-    if _csv_heads(first) or gpu_tables.heads(first):
+    if _csv_heads(first) or gpu_tables.tells(body):
         return True
     lines = [line for line in itertools.islice(lines_of(body, LONGEST), 60) if line.strip()]
     plain = [line for line in lines if not line.startswith("#")]
@@ -62,7 +62,7 @@ def series_of(text: str) -> list[Series]:
         return container_tables.series(body)
     if body[:1] in ("{", "[") and _JSON.search(body[:4000]):
         return list(itertools.islice(_of_json(body), MOST_SERIES))
-    if gpu_tables.heads(body.partition("\n")[0]):
+    if gpu_tables.tells(body):
         return gpu_tables.series(body)
     if _csv_heads(body.partition("\n")[0]):
         return _of_csv(body)

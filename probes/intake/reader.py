@@ -152,7 +152,8 @@ class Reader:
             return True
         if tables:
             return True
-        bare = catalog.read(Capture("", "host.kernel_log", "ok", text[:4_194_304].encode("utf-8", "replace")))
+        told = kernel_messages.happened(text[:4_194_304]).encode("utf-8", "replace")
+        bare = catalog.read(Capture("", "host.kernel_log", "ok", told))
         if bare.findings and not besides:  # lines that were cut out of a kernel log, without their times
             self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
             return True

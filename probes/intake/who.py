@@ -16,8 +16,18 @@ from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
-from probes.intake.hosts import called, lone_node, node_of_name, of_fabric, of_names, of_twins
-from probes.intake.names import Named, after_prefix, named, nodes_of
+from probes.intake.hosts import (
+    alike,
+    called,
+    lone_node,
+    may_be_lone,
+    node_of_name,
+    of_fabric,
+    of_names,
+    of_twins,
+    plain,
+)
+from probes.intake.names import Named, after_prefix, named, nodes_of, stem
 
 
 class Who:
@@ -43,6 +53,8 @@ class Who:
                 there.setdefault(one.inside.parent, set()).add(name)
         told = {one.inside.parent for one in brought.nodes if one.host}  # by its content, not by a name alone
         self.alone = {folder: names.pop() for folder, names in there.items() if len(names) == 1 and folder in told}
+        stems = {plain(stem(log.inside.name)) for log in brought.logs if named(log.inside).rank is None}
+        self.called_alike = alike(name for name in stems if may_be_lone(name))
         self.told = told_of(brought.told, self.hosts)
         self._named_by_content(hosts)
         self.hosts |= set(self.told.values())
@@ -85,7 +97,12 @@ class Who:
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
         """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""
         placed = self.node_of_rank.get(rank, "") if rank is not None else ""
-        return self.folder_node(inside) or placed or self.name_node(inside)
+        return self.folder_node(inside) or placed or self.name_node(inside) or self._log_node(inside)
+
+    def _log_node(self, inside: PurePosixPath) -> str:
+        """Of logs that lie beside each other, n7.log and n8.log, the node by which each is called."""
+        name = plain(stem(inside.name))
+        return name if name in self.called_alike else ""
 
     def whole_node(self, inside: PurePosixPath) -> str:
         """The node of what is of a node as a whole."""

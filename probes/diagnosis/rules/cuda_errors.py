@@ -43,6 +43,7 @@ NAMES = (
 # Error 802, also as a traceback or NCCL passes it on: of the fabric of a whole node, whichever rank meets it.
 NOT_READY = ("error 802", "system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY")
 TOLD_BY_KERNEL = ("kernel.gpu_problem", "kernel.gpu_off_bus", "kernel.xid", "gpu.ecc_uncorrected")
+OF_HARDWARE = ("kernel.gpu_off_bus", "gpu.ecc_uncorrected", "gpu.remap_failed", "gpu.remap_pending", "gpu.lost")
 NAN_CHECKS = ("checkForNaN", "CheckForNaN", "nan_check")
 
 
@@ -80,13 +81,18 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             subject,
             f"{who} on {node or 'a node'} {words.get(cause, 'met an error of the GPU fabric')}: {event.name}",
             (quoted(*one),),
-            ("cuda_error_later",) if later else (signal,),
+            ("cuda_error_later",) if later else (_beside(evidence, signal),),
             would_change=("an Xid in the kernel log that says otherwise", "an earlier failure of another rank"),
             ranks=frozenset({event.rank}) if event.rank is not None else frozenset(),
             nodes=frozenset({node}),
         )
         if len(told) >= 8:
             return
+
+
+def _beside(evidence: Evidence, signal: str) -> str:
+    """A failed launch tells no reason; where a GPU tells of a fault of its own, that may be it."""
+    return "launch_failure_beside_fault" if signal == "launch_failure" and evidence.findings(*OF_HARDWARE) else signal
 
 
 def _not_ready(evidence: Evidence) -> Iterator[Hypothesis]:

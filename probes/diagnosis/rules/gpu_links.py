@@ -12,12 +12,14 @@ from probes.catalog._gpu_links import HARMLESS
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import usual
 from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import node_of
 from probes.diagnosis.times import times_of
 
 LINK, SWITCH, BLOCKED = "gpu.nvlink_error", "gpu.nvswitch_fabric", "gpu.p2p_blocked"
 GPU_DRIVERS = ("nvidia", "amdgpu")
 RISES = 10  # errors between two looks; judgement: one may be left from a job's start
 FIRST_COLLECTIVES = 8  # judgement: set-up, barriers and the first broadcast of a model
+REFUSED = "peer access is not supported between these two devices"  # cudaErrorPeerAccessUnsupported
 NO_PEER = (
     "peer access",
     "P2P is disabled",
@@ -133,6 +135,19 @@ def _blocked(evidence: Evidence) -> Iterator[Hypothesis]:
         if any(words in event.text for words in NO_PEER)
     ]
     told = [quoted(event, log, seen) for event, log, seen in symptoms[:2]]
+    refused = [one for one in symptoms if REFUSED in one[0].text]
+    if refused:
+        node = node_of(evidence, refused[0])
+        yield Hypothesis(
+            BLOCKED,
+            {"node": node} if node else {},
+            f"On {node or 'a node'} CUDA refuses one GPU the memory of another: {REFUSED}",
+            (quoted(*refused[0]),),
+            ("peer_access_refused",),
+            would_change=("the same job with NCCL_P2P_DISABLE=1, which then runs",),
+            ranks=frozenset(one[0].rank for one in refused if one[0].rank is not None),
+            nodes=frozenset({node}),
+        )
     yield from _by_acs(evidence, told)
     for seen in evidence.of("host.kernel_log"):
         if not seen.facts.iommu_faults:

@@ -22,6 +22,7 @@ WORDS = {
 }
 BUSY = 80  # percent of use, judgement: below it clocks may be low for want of work
 HOT_C = 85  # judgement: makers' slowdown temperatures are 87 to 95 C
+HOTTER_C = 15  # than its peers, judgement: GPUs of one chassis differ by a few degrees
 CAPPED = 0.8  # of what it may draw by default, judgement: sites lower limits by a tenth to save power
 LEAST = 3  # peers that are compared with, judgement
 LOW = 0.75  # of the peers' clock, judgement: boards of one model differ by a few percent
@@ -42,6 +43,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             for gpu in some:
                 yield _of_gpu(node, gpu, there, free > 0, clocks.get(gpu.name))
     yield from _below_peers(nodes, every)
+    yield from _hot(nodes, every)
     yield from _sampled(evidence)
     yield from _capped(nodes, every)
 
@@ -195,6 +197,31 @@ def _below_peers(nodes: dict[str, NodeGpus], every: list[Gpu]) -> Iterator[Hypot
                     (Reason(says, there.refs[key]),),
                     ("clock_below_peers",),
                     would_change=("the same clock as its peers at a second look",),
+                    nodes=frozenset({node}),
+                )
+
+
+def _hot(nodes: dict[str, NodeGpus], every: list[Gpu]) -> Iterator[Hypothesis]:
+    """Busy as its peers, much hotter, and at much less power: what heat does to a clock that no tool here tells."""
+    for node, there in nodes.items():
+        for key, gpu in there.gpus.items():
+            if not _busy(gpu) or _reason(gpu) or gpu.sm_mhz is not None or (gpu.temperature_c or 0) < HOT_C:
+                continue
+            peers = [one for one in every if one is not gpu and one.name == gpu.name and _busy(one) and one.power_w]
+            if len(peers) < LEAST or not gpu.power_w or gpu.temperature_c is None:
+                continue
+            usual = median(one.power_w or 0.0 for one in peers)
+            heat = median(one.temperature_c or gpu.temperature_c for one in peers)
+            if gpu.power_w < LOW * usual and gpu.temperature_c >= heat + HOTTER_C:
+                says = f"{_named(gpu)} draws {gpu.power_w:.0f} W at {gpu.temperature_c} C"
+                says += f", busy peers {usual:.0f} W at {heat:.0f} C"
+                yield Hypothesis(
+                    CAUSE,
+                    _subject(node, gpu),
+                    f"On {node or 'a node'} {says}",
+                    (Reason(says, there.refs[key]),),
+                    ("slowed_and_hot", "peers_not_throttled"),
+                    would_change=("its clock, which would be as high as its peers'",),
                     nodes=frozenset({node}),
                 )
 

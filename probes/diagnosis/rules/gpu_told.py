@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.gpus import NodeGpus, gpus_of
 from probes.diagnosis.rules._gpu_sources import row_of
+from probes.diagnosis.times import times_of
 
 # An Xid of the hardware is followed by a reset or a reboot, which an exporter does not outlive.
 LASTING = ("gpu.fell_off_bus", "gpu.memory_error", "gpu.nvlink_error", "gpu.driver_hang", "gpu.nvswitch_fabric")
@@ -45,6 +46,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         cause, signal = TOLD.get(finding.code, (said, "last_xid_told" if said in LASTING else "last_xid_of_program"))
         if finding.code == XID and (cause not in FAULTS or row.get("weight") == "notice"):
             continue
+        stamp = str(finding.subject.get("stamp", ""))
+        if stamp and times_of(evidence).over(seen.node, None, stamp):
+            continue  # a reason that stands there since before the job
         there = gpus.get(seen.node)
         at_work = finding.code == XID and there is not None and _computes(there, finding.subject.get("gpu"))
         against = (Reason("that GPU is at work now", seen.ref),) if at_work else ()

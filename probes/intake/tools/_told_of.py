@@ -30,7 +30,8 @@ def node_in(line: str, at: int) -> str:
         if found:
             return clean(found[-1] if text is before else found[0]).partition(".")[0]
     words = [*_ON.findall(after), *_ON.findall(before), *_WORD.findall(before), *_WORD.findall(after[:300])]
-    return next((word.partition(".")[0] for word in words if looks_like_a_node(word.partition(".")[0])), "")
+    names = (word.partition(".")[0] for word in words if not word.startswith("GPU"))  # GPU-0aa1: a UUID
+    return next((name for name in names if looks_like_a_node(name)), "")
 
 
 def keyed(line: str) -> str:

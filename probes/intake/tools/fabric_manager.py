@@ -23,14 +23,19 @@ _FATAL = re.compile(
     r"|fatal error|abort",
     re.I,
 )
+_STATES = ("active", "inactive", "failed", "activating", "deactivating")
 MOST = 200
 
 
 def _fits(head: str, name: str) -> bool:
+    if "fabricmanager" in name and head.strip() in _STATES:
+        return True
     return len(_LINE.findall(head[:16384])) > 1 or ("nvidia-fabricmanager.service" in head[:400] and "Active: " in head)
 
 
 def read(text: str) -> FabricManager:
+    if text.strip() in _STATES:  # systemctl is-active, by the command that is its name
+        return FabricManager(text.strip() == "active", text.strip())
     unit = _ACTIVE.search(text[:4096]) if "nvidia-fabricmanager" in text[:4096] else None
     events: dict[str, list[object]] = {}
     configured = None

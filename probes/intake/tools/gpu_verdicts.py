@@ -79,6 +79,7 @@ class Verdict:
     gpu: int | None
     n: int | None
     says: str
+    stamp: str = ""  # when, as printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +106,14 @@ def read(text: str) -> Verdicts:
         raise ParseError(f"{tool}: no result in it")
     found: dict[tuple[str, int | None], Verdict] = {}
     for gpu, words in spoken[: MOST * 20]:
-        for verdict in _known(gpu, words):
+        for verdict in known(gpu, words):
             if len(found) < MOST:
                 found.setdefault((verdict.code, verdict.gpu), verdict)
     return Verdicts(tool, tuple(found.values()))
 
 
-def _known(gpu: int | None, words: str) -> Iterator[Verdict]:
+def known(gpu: int | None, words: str) -> Iterator[Verdict]:
+    """What DCGM's sentences in these words say, whoever passes them on."""
     for pattern, code, severity, says in SENTENCES:
         for match in pattern.finditer(words[:8000]):
             told = match.groupdict()
@@ -190,6 +192,7 @@ def findings(facts: Verdicts) -> Iterator[Finding]:
         subject: dict[str, str | int] = {} if one.gpu is None else {"gpu": one.gpu}
         if one.code == "gpu.xid_told" and one.n is not None:
             subject["xid"] = one.n
+            subject |= {"stamp": one.stamp} if one.stamp else {}
         says = one.says if one.says.startswith(("NVSwitch", "an NVSwitch")) else f"{who} {one.says}"
         yield Finding(one.code, one.severity, f"{clean(says)}, says {facts.tool}", subject)
 

@@ -22,6 +22,7 @@ from probes.intake.tools import Tool
 MOST = 512
 _ROW = re.compile(r"\s{0,4}\[(\d{1,3})\] ([^|\n]{2,80}?) {0,20}\|([^|\n]{3,80})\|([^|\n]{3,60})(?:\||$)")
 _HEAD = re.compile(r"\s{0,4}([A-Za-z][\w.-]{0,62}) {1,60}[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
+_HEADS = re.compile(rf"^{_HEAD.pattern}", re.M)
 _TEMPERATURE = re.compile(r"(\d{1,3}) ?(?:°|'|)C")
 _USE = re.compile(r"(\d{1,3}) ?%")
 _POWER = re.compile(r"(\d{1,4})(?: ?/ {0,3}(\d{1,4}))? ?W")
@@ -81,4 +82,13 @@ def _host(text: str) -> str:
     return found[1] if found else ""
 
 
-TOOL = Tool("gpustat", "gpu.state", _fits, read, host=_host)
+def by_node(text: str) -> dict[str, GpuState]:
+    """Of each node whose line stands above its GPUs: a loop over nodes prints one below the other."""
+    heads = [] if text.lstrip()[:1] == "{" else list(_HEADS.finditer(text[:4_194_304]))
+    if len({found[1] for found in heads}) < 2:
+        return {_host(text): read(text)}
+    ends = [found.start() for found in heads[1:]] + [len(text)]
+    return {found[1]: read(text[found.start() : end]) for found, end in zip(heads, ends, strict=True)}
+
+
+TOOL = Tool("gpustat", "gpu.state", _fits, read, host=_host, by_node=by_node)

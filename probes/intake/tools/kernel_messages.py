@@ -30,6 +30,10 @@ _MESSAGE = re.compile(
     r"NVRM: (?:Xid|GPU|The NVIDIA|A GPU|nvAssert|Rm|rc)|nvidia-nvswitch\d{1,2}: SXid|amdgpu [0-9a-f]{4}:[0-9a-f]{2}:"
     r"|pcieport [0-9a-f]{4}:[0-9a-f]{2}:|INFO: task [^\n]{1,60} blocked for more than"
 )
+_ADVICE = re.compile(
+    r"\b(?:if (?:you|it|there|the)|when(?:ever| you)|e\.g\.|for example|such as|(?:look|grep|search) for|like)\b",
+    re.I,
+)
 MOST = 20_000
 ABOVE = 5  # lines above it in which an alert names the node, judgement
 DAYS = 86_400 * 400  # a time of day alone is none
@@ -49,6 +53,8 @@ def by_node(text: str) -> dict[str, KernelLog]:
             if named := keyed(line[:2000]):
                 above, since = named, 0
             continue
+        if advises(line, found.start()):
+            continue
         node = node_in(line, found.start()) or (above if since <= ABOVE else "")
         said = _unquoted(line, found.start())
         at = moment_in(line[: found.start()][-400:])
@@ -57,6 +63,19 @@ def by_node(text: str) -> dict[str, KernelLog]:
     if not lines:
         raise ParseError("messages of the kernel: no line holds one")
     return {node: parse("\n".join(some)) for node, some in lines.items()}
+
+
+def advises(line: str, at: int) -> bool:
+    """Whether a person tells what to do if such a message comes: no message that came."""
+    return bool(_ADVICE.search(line[max(0, at - 200) : at])) and moment_in(line[:at]) is None
+
+
+def happened(text: str) -> str:
+    """Without lines of advice."""
+    lines = text.split("\n")
+    return "\n".join(
+        one for one in lines if not ((found := _MESSAGE.search(one[:4000])) and advises(one, found.start()))
+    )
 
 
 def _rows(text: str) -> Iterator[str]:

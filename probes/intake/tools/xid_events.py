@@ -14,16 +14,17 @@ import re
 from probes.core import ParseError, lines_of
 from probes.intake.tools import Tool, slurm_nodes
 from probes.intake.tools._told_of import node_in
-from probes.intake.tools.gpu_verdicts import Verdict, Verdicts, findings
+from probes.intake.tools.gpu_verdicts import Verdict, Verdicts, findings, known
 
 MOST = 200
 _XID = re.compile(r"(?<![A-Za-z])xid(?:[ _-](?:error|code))?(?:\"?[ :=]{1,3}\"?|\s)\(?(\d{1,3})(?!\d)", re.I)
-_GPU = re.compile(r"(?<![A-Za-z])GPU[ :=#-]{0,2}(\d{1,2})(?![\d:])", re.I)
+_GPU = re.compile(r"(?<![A-Za-z])GPU[ :=#-]{0,2}(\d{1,2})(?![\da-f:])", re.I)
 _COUNT = re.compile(r"\s{1,12}(?:nvidia\.com/gpu|amd\.com/gpu):\s{1,20}(\d{1,3})$")
 _NAME = re.compile(r"^Name:\s{1,40}([A-Za-z][\w.-]{0,100})$", re.M)
 _DRAINED = re.compile(r"(?:^\s{0,8}|\s)NodeName=(\S{1,120})|^REASON\s{1,60}USER", re.M)
 _ALERT = re.compile(r"\[FIRING|\balertname\b|\"alerts?\"|\bfiring\b", re.I)
-_KNOWN = ("error_xid", "accelerator-nvidia", "healthEvent", "entitiesImpacted", "nvsentinel")
+_DCGM = "ErrorCode:[DCGM_FR_"  # conditions that NVSentinel sets on a node
+_KNOWN = ("error_xid", "accelerator-nvidia", "healthEvent", "entitiesImpacted", "nvsentinel", "XidCriticalError")
 
 
 def _fits(head: str, name: str) -> bool:
@@ -31,7 +32,7 @@ def _fits(head: str, name: str) -> bool:
         return False  # lines of the kernel, which tell more
     described = "Capacity:" in head and "Allocatable:" in head and "com/gpu" in head
     known = any(word in head for word in _KNOWN) or bool(_DRAINED.search(head[:65_536]) or _ALERT.search(head[:65_536]))
-    return described or (known and bool(_XID.search(head[:65_536])))
+    return described or _DCGM in head or (known and bool(_XID.search(head[:65_536])))
 
 
 def read(text: str) -> Verdicts:
@@ -40,13 +41,17 @@ def read(text: str) -> Verdicts:
     for line in lines_of(text, 4096):
         if count := _COUNT.match(line):
             counts.append(int(count[1]))
+        for one in known(None, line[:4096]) if _DCGM in line and len(found) < MOST else ():
+            found.setdefault((one.code, one.gpu), one)
         for told in _XID.finditer(line[:4096]):
             number = int(told[1])
             gpu = _GPU.search(line[max(0, told.start() - 80) : told.end() + 80])
             index = int(gpu[1]) if gpu else None
             if 0 < number < 200 and len(found) < MOST:
                 says = f"had Xid {number}"
-                found.setdefault((str(number), index), Verdict("gpu.xid_told", "warn", index, number, says))
+                found.setdefault(
+                    (str(number), index), Verdict("gpu.xid_told", "warn", index, number, says, _stamp(line))
+                )
     if len(counts) >= 2 and 0 < counts[1] < counts[0]:
         missing = counts[0] - counts[1]
         # Which fault took it away is not told: it blames nothing, and tells people to look.
@@ -57,6 +62,12 @@ def read(text: str) -> Verdicts:
     return Verdicts("a health daemon", tuple(found.values()))
 
 
+def _stamp(line: str) -> str:
+    """The last time that the line tells, as printed."""
+    found = re.findall(r"(?<!\d)20\d\d-[01]\d-[0-3]\d[T ][0-2]\d:[0-5]\d(?::[0-5]\d)?", line)
+    return found[-1].replace("T", " ") if found else ""
+
+
 def by_node(text: str) -> dict[str, Verdicts]:
     """Of each node that its rows name; of all of it where they name none, or where it is a description of one."""
     if _COUNT.search(text) or _NAME.search(text[:4096]):
@@ -65,7 +76,7 @@ def by_node(text: str) -> dict[str, Verdicts]:
     node = ""
     for line in lines_of(text, 4096):
         node = found[1] if (found := re.search(r"(?<!\S)NodeName=(\S{1,120})", line)) else node
-        if told := _XID.search(line):
+        if told := _XID.search(line) or re.search(re.escape(_DCGM), line):
             row = slurm_nodes.ROW.fullmatch(line.strip())
             for one in slurm_nodes.nodes_in(row[4]) if row else [node or node_in(line, told.start())]:
                 rows.setdefault(one, []).append(line)
