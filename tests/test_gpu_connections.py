@@ -80,6 +80,26 @@ def test_where_a_call_of_the_capture_hangs_in_the_driver_no_further_one_is_made(
     nothing_left(lab)
 
 
+MOUNTS = """mkdir -p {0}/pci/0000:86:00.0
+echo 0x10de > {0}/pci/0000:86:00.0/vendor
+echo 0x068000 > {0}/pci/0000:86:00.0/class
+mount --bind {0}/pci /sys/bus/pci/devices
+"""
+
+
+def test_a_machine_with_switches_says_how_its_fabric_manager_is(lab: Lab) -> None:
+    unit = (FIXTURES / "gpu.fabric_manager/failed.out").read_text().partition("\n")[2]
+    for name, systemctl in (("failed", f"cat <<'END'\n{unit}END\nexit 3\n"), ("lacks", "exit 4\n")):
+        mounts = MOUNTS.format(lab.folder / name)
+        lab.start(name, tools={"systemctl": f"#!/bin/sh\n{systemctl}"}, mounts=mounts)
+    lab.start("plain", tools={"systemctl": "#!/bin/sh\nexit 4\n"})
+    captures, _ = ask(lab, ["failed", "lacks", "plain"], Plan((catalog.load()["gpu.fabric_manager"],), deadline_s=14.0))
+    said = {name: catalog.read(captures[name, "gpu.fabric_manager"]) for name in ("failed", "lacks", "plain")}
+    assert [found.code for found in said["failed"].findings] == ["gpu.fabric_manager_down"]
+    assert said["lacks"].facts.state == "not installed, NVSwitches: 1"
+    assert said["plain"].outcome == "absent"
+
+
 def test_they_are_asked_after_the_capture_and_not_in_it() -> None:
     assert set(PROBES) <= set(suites.SUITES["triage"].probes)
     assert not set(PROBES) & set(suites.SUITES["capture"].probes)
