@@ -16,9 +16,10 @@ from incidents import clock
 from incidents.models import Incident, Reading
 from incidents.queries import evidence as queries
 from incidents.queries import files
+from incidents.queries.flame import flame
 from incidents.queries.incident import reading as reading_of
 from incidents.services.files import contents
-from incidents.views.acting import found_or_404
+from incidents.views.acting import found_or_404, number
 from probes.core import clean
 
 
@@ -36,6 +37,7 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
     """As a page, or its part for the drawer."""
     found, kept = _kept(incident, reading)
     now = timezone.now()
+    drawn = flame(kept.facts, number(request.GET.get("frame", "")) - 1)
     context = {
         "incident": found,
         "reading": kept,
@@ -46,7 +48,8 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
         "offset": queries.offset(kept),
         "findings": queries.findings(kept),
         "by_hand": queries.by_hand(kept),
-        "facts": queries.facts(kept.facts),
+        "flame": drawn,
+        "facts": queries.facts(kept.facts | {"tree": "in the flame graph"} if drawn and kept.facts else kept.facts),
         "raw_facts": json.dumps(kept.facts, indent=2, ensure_ascii=False) if kept.facts is not None else "",
         "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")) if kept.out else "",
         "brought": files.brought_file(kept),

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes.catalog._profile_svg import SVG, is_flame_graph, stacks_of_svg
+from probes.catalog._profile_tree import Frame, Tree
 from probes.core import Finding, ParseError, clean, lines_of
 
 MOST_LINES, MOST_FRAMES, MOST_LINE = 50_000, 400, 60_000
@@ -61,6 +62,7 @@ class Profile:
     lock: bool = False  # only samples that hold the interpreter's lock, as py-spy takes with --gil
     loader: int = 0  # samples in the data loader of the main thread
     looks: bool = False  # each sample is a dump of one process of several, at about one moment
+    tree: tuple[Frame, ...] = ()
 
 
 def is_profile(head: str) -> bool:
@@ -90,7 +92,9 @@ def parse_profile(text: str) -> Profile:
     native = False
     beside = loader = 0
     beside_at: Counter[str] = Counter()
+    tree = Tree()
     for frames, count in _stacks(text):
+        tree.add(frames, count)
         total, stacks = total + count, stacks + 1
         native = native or any(not _is_python(frame) for frame in frames)
         if any(mark in frame for frame in frames[-12:] for mark in SYNC):
@@ -110,7 +114,10 @@ def parse_profile(text: str) -> Profile:
     at = callback_at[first[0][0]].most_common(1)[0][0] if first else ""
     where = sync_at.most_common(1)[0][0] if sync_at else ""
     other = beside_at.most_common(1)[0][0] if beside_at else ""
-    return Profile(total, stacks, sync, where, tuple(first), at, native, beside, other, is_of_lock(text), loader)
+    lock = is_of_lock(text)
+    return Profile(
+        total, stacks, sync, where, tuple(first), at, native, beside, other, lock, loader, tree=tree.frames()
+    )
 
 
 def is_of_lock(text: str, name: str = "") -> bool:
