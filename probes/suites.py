@@ -67,7 +67,7 @@ SUITES = {
             ("ib.ports", "net.links", "ib.fabric"), 26.0),
         Suite("hang", "what every rank waits in", ("rank.process", "rank.flight_recorder", "rank.stack"), 20.0),
         Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
-            ("rank.flight_recorder", "rank.stack"), 24.0, attaches=("py-spy",)),
+            ("rank.flight_recorder", "rank.stack", "rank.profiles"), 24.0, attaches=("py-spy",)),
         Suite("verify", "does training advance?", (
             "rank.map", "rank.process", "rank.flight_recorder", "rank.log"), 18.0),
         Suite("dump", "ask each rank, once, to write its flight recorder", ("rank.flight_recorder_trigger",), 14.0),

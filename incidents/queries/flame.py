@@ -1,7 +1,7 @@
 """A profile's calls as the boxes of a flame graph: each as wide as its share of the samples, callers above.
 
 Units    percent of the width; pixels down
-Shape    flame(facts, at) -> Flame, None where there are no calls in them
+Shape    profiles(facts) -> those that can be drawn; flame(profile, at) -> Flame
 Errors   none
 """
 
@@ -52,11 +52,32 @@ class Flame:
     heaviest: tuple[Heavy, ...]
 
 
-def flame(facts: Any, at: int = -1) -> Flame | None:
-    """The graph of all calls, or of those below the call at this place."""
-    rows = facts.get("tree") if isinstance(facts, dict) else None
-    if not rows:
-        return None
+def profiles(facts: Any) -> list[tuple[str, dict[str, Any]]]:
+    """(what it is of, the profile) of each that has calls: one of a file, several of the ranks of a node."""
+    if not isinstance(facts, dict):
+        return []
+    if facts.get("tree"):
+        return [("", facts)]
+    rows = facts.get("profiles")
+    found = [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
+    return [(_of(one), one["profile"]) for one in found if (one.get("profile") or {}).get("tree")]
+
+
+def _of(one: dict[str, Any]) -> str:
+    who = f"process {one['pid']}" if one["rank"] is None else f"rank {one['rank']}"
+    return f"{who}, holder of the lock" if one["lock"] else f"{who}, running threads"
+
+
+def without_calls(facts: Any) -> Any:
+    """The facts as a table shows them: hundreds of calls are for the graph."""
+    if isinstance(facts, dict):
+        return {key: without_calls(value) for key, value in facts.items() if key != "tree"}
+    return [without_calls(one) for one in facts] if isinstance(facts, list) else facts
+
+
+def flame(profile: dict[str, Any], at: int = -1) -> Flame:
+    """The graph of all calls of a profile that has some, or of those below the call at this place."""
+    rows = profile["tree"]
     starts, depths, total = _placed(rows)
     at = at if -1 <= at < len(rows) else -1
     callers = set(_callers(rows, at))

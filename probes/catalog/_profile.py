@@ -30,7 +30,8 @@ _CALL = re.compile(r"\s{4,24}[0-9a-f]{4,16} (.{1,300}?)(?:\+0x[0-9a-f]{1,12})? \
 _RANK = re.compile(r"(?<![A-Za-z])(?<!local[_-])rank[_.-]?(\d{1,6})(?!\d)")
 _SHORT = re.compile(r"(?:^|[._-])r(\d{1,6})(?=[._-]|$)")  # prof_r3.txt
 _FOLDER = re.compile(r"(?i)(?:global[_-]?)?(?:rank|r)[_.=-]?(\d{1,6})")
-_PYTHON = re.compile(r"\(.{1,300}\.(?:py|pyx):\d{1,9}\)$|^py::|\.py:\d{1,9}$")
+# Of python -c, of standard input and of notebooks it is Python too: `step (<ipython-input-3>:4)`.
+_PYTHON = re.compile(r"\((?:.{1,300}\.(?:py|pyx)|<[^<>]{1,200}>):\d{1,9}\)$|^py::|\.py:\d{1,9}$")
 SYNC = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize",
     "cuCtxSynchronize", "hipStreamSynchronize", "_local_scalar_dense", "THPVariable_item", "THPVariable_tolist",
     "nonzero_cuda")  # fmt: skip
@@ -63,6 +64,7 @@ class Profile:
     loader: int = 0  # samples in the data loader of the main thread
     looks: bool = False  # each sample is a dump of one process of several, at about one moment
     tree: tuple[Frame, ...] = ()
+    rank: int | None = None  # where a probe took it; of a file its name tells
 
 
 def is_profile(head: str) -> bool:
@@ -83,8 +85,8 @@ def is_profile(head: str) -> bool:
     return len(fits) >= 2 and 5 * len(fits) >= 4 * len(lines) and 2 * deep >= len(fits) and 2 * coded >= len(fits)
 
 
-def parse_profile(text: str) -> Profile:
-    """Raises ParseError."""
+def parse_profile(text: str, least: int = 2) -> Profile:
+    """Raises ParseError where there are fewer stacks than `least`: one line alone may be anything."""
     total = stacks = sync = 0
     sync_at: Counter[str] = Counter()
     callbacks: Counter[str] = Counter()
@@ -108,7 +110,7 @@ def parse_profile(text: str) -> Profile:
         if (told := callback(frames)) is not None:
             callbacks[told[0]] += count
             callback_at.setdefault(told[0], Counter())[told[1]] += count
-    if stacks < 2 or not total:
+    if stacks < least or not total:
         raise ParseError("expected lines such as 'main (train.py:3);step (train.py:9) 42'")
     first = callbacks.most_common(5)
     at = callback_at[first[0][0]].most_common(1)[0][0] if first else ""
