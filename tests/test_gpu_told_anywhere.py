@@ -289,3 +289,34 @@ def test_logs_that_are_called_alike_are_of_the_nodes_that_they_are_called_by(tmp
     files["kb31.log"] = "[default5]:RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
     verdict = first(tmp_path, files)
     assert (verdict.cause, verdict.subject.get("node")) == ("gpu.memory_error", "kb31")
+
+
+SQUEUE = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n{}"
+ROW = "              {} gpu   llm-ft     ana  R       30:02      4 {}\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "names"),
+    [
+        (SQUEUE.format(ROW.format(7712, "gh[01-04]")), False),
+        (SQUEUE.format(ROW.format(7712, "gh[19-22]")), True),
+        # Of two jobs nobody tells which is meant, and one that was started again may have run elsewhere before.
+        (SQUEUE.format(ROW.format(7712, "gh[01-04]") + ROW.format(7713, "gh[05-06]")), True),
+        ("JobId=7712 JobName=llm\n   JobState=RUNNING Restarts=0\n   NodeList=gh[01-04]\n", False),
+        ("JobId=7712 JobName=llm\n   JobState=RUNNING Restarts=1\n   NodeList=gh[01-04]\n", True),
+    ],
+)
+def test_a_node_on_which_the_job_does_not_run_is_not_blamed(tmp_path: Path, told: str, names: bool) -> None:
+    head = "REASON               USER      TIMESTAMP           NODELIST\n"
+    reason = f"{head}Xid 79 on GPU 3      root      2026-03-02T11:50:02 gh21\n"
+    verdict = first(tmp_path, {"sinfo.txt": reason, "job.txt": told})
+    assert (verdict.cause == "gpu.fell_off_bus") is names
+
+
+def test_what_an_exporter_says_of_a_lost_gpu_is_less_than_its_xid(tmp_path: Path) -> None:
+    xid = "NVRM: Xid (PCI:0000:c3:00): 119, pid=9, name=python, Timeout after 45s of waiting for RPC response from GPU7"
+    files = {
+        "exporter.log": 'level=error msg="Failed to collect metrics" error="Error getting device busid: GPU is lost"\n',
+        "kb31.kern.log": f"Mar  2 11:11:01 kb31 kernel: {xid}\n",
+    }
+    assert first(tmp_path, files).cause == "gpu.driver_hang"

@@ -8,6 +8,7 @@ import gc
 import importlib
 import logging
 import pkgutil
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -100,6 +101,7 @@ class Diagnoser:
     def _diagnose(self, evidence: Evidence) -> Diagnosis:
         told = {name: self._ask(name, rule, evidence) for name, rule in all_rules().items()}
         found = _on_nodes(evidence, [one for rule in told.values() for one in rule.hypotheses])
+        found = _of_the_job(evidence, found)
         failed = {name: rule.failed for name, rule in told.items() if rule.failed}
         quiet, on = signs(evidence, found, _advances(evidence, failed))
         ranked = rank(found, quiet, on, _gap(evidence))
@@ -132,6 +134,22 @@ def _on_nodes(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
     if not nodes:
         return found
     return [_placed(one, nodes) for one in found]
+
+
+def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
+    """Without what blames another node of the cluster, where the scheduler tells the job's. A name in another form may
+    be the same node's, or a server's on which the job depends."""
+    mine = {node.partition(".")[0] for seen in evidence.of("job.nodes") for node in seen.facts.nodes}
+    forms = {re.sub(r"\d+", "#", node) for node in mine}
+    if not mine:
+        return found
+    mine |= {view.node.partition(".")[0] for view in evidence.job.ranks.values()}  # as it ran before
+    kept = []
+    for one in found:
+        node = str(one.subject.get("node", "")).partition(".")[0]
+        if not node or node in mine or one.ranks or re.sub(r"\d+", "#", node) not in forms:
+            kept.append(one)
+    return kept
 
 
 def _placed(one: Hypothesis, nodes: Mapping[str, str]) -> Hypothesis:

@@ -8,18 +8,17 @@ Source   sos 4: sosreport-<host>[-<case>]-<date>-<letters>, sos/policies (build_
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probes.intake.brought import NodeFile
 from probes.intake.names import KEYED, begins_as_other, is_host, looks_like_a_node, named, stem
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
 # Renamed by people: a shorter date, no date, a ticket.
 _RENAMED = re.compile(r"sosreport[-_]([A-Za-z][\w.-]{0,62}?)(?:[-_.](?:\d{4,12}|[a-z]{7}))*")
 _UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
-# What else stands in a file's name beside its node's: tools, forms, and what they are of.
-_NOT_NODE = re.compile(
+# What else stands in a name beside a node's: tools, forms, and what they are of.
+NOT_NODE = re.compile(
     r"dmesg|kern(?:el)?|kmsg|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
     r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|csv|tsv|xml|ps|aux|top"
     r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
@@ -35,9 +34,9 @@ _NOT_NODE = re.compile(
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
 _SAYS_HOST = re.compile(r"(?:etc[-_.])?(?:hostname|host_?name|nodename|uname[-_]{1,3}n)(?:[-_]{1,3}[fs])?", re.I)
 _UNAME = re.compile(r"Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[\w.+-]{0,80} #\d")
-_TIME = re.compile(r"(?<!\d)(?:20\d{6}(?!\d)|1[6-9]\d{8}(?!\d)|20\d\d-[01]\d-[0-3]\d)")  # when, not where
+TIME = re.compile(r"(?<!\d)(?:20\d{6}(?!\d)|1[6-9]\d{8}(?!\d)|20\d\d-[01]\d-[0-3]\d)")  # when, not where
 # Parts of a node, and looks at it: eth0 and eth1, look1 and look2.
-_PART = re.compile(
+PART = re.compile(
     r"(?:eth|en[opsx]|ib|mlx|hfi|bond|nvme|sd|port|hca|nic|rail|lid|dev|cpu|numa|socket|leaf|spine|switch|sw|swp|look|pass|take"
     r"|sample|snap|round|shot|time|min|sec|part|t|v|r)[-_]?\d", re.I,
 )  # fmt: skip
@@ -95,7 +94,7 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
     name = path.name[:200]
     known = frozenset(known)
     spaced = _spaced(name)
-    bare = _without_time(stem(name))
+    bare = without_time(stem(name))
     parts = re.split(r"[._+,@ ]+", bare)
     mine = [
         one
@@ -109,9 +108,9 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
         if within := _within(token, known):
             return within
         words = token.split("-")
-        while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match("-".join(words)):
+        while len(words) > 1 and NOT_NODE.fullmatch(words[0]) and not _IP.match("-".join(words)):
             words = words[1:]
-        while len(words) > 1 and _NOT_NODE.fullmatch(words[-1]) and not words[-1].isdigit():
+        while len(words) > 1 and NOT_NODE.fullmatch(words[-1]) and not words[-1].isdigit():
             words = words[:-1]
         one = "-".join(words)
         if looks_like_a_node(one) and not _GPU_NUMBER.fullmatch(one.lower()) and named(PurePosixPath(one)).rank is None:
@@ -133,8 +132,8 @@ def _within(token: str, known: frozenset[str]) -> str:
 
 def plain(name: str) -> str:
     """dgx-23-bmc, bmc-dgx-23 and dgx-23-console as dgx-23: words of tools and service processors are no part of it."""
-    words = _bare(name).split("-")
-    while len(words) > 1 and _NOT_NODE.fullmatch(words[0]) and not _IP.match("-".join(words)):
+    words = bare(name).split("-")
+    while len(words) > 1 and NOT_NODE.fullmatch(words[0]) and not _IP.match("-".join(words)):
         words = words[1:]
     return "-".join(words)
 
@@ -142,7 +141,7 @@ def plain(name: str) -> str:
 _STAMP = re.compile(r"[-_.T]?(?<!\d)20\d\d-?[01]\d-?[0-3]\d(?:[-_.T]?[0-2]\d[-:.]?[0-5]\d(?:[-:.]?[0-5]\d)?Z?)?(?!\d)")
 
 
-def _without_time(name: str) -> str:
+def without_time(name: str) -> str:
     """n031-dmesg-2026-03-02 as n031-dmesg."""
     return _STAMP.sub("", name) or name
 
@@ -151,7 +150,7 @@ def _spaced(name: str) -> str:
     return re.sub(r"[._]+", " ", name) + " " + name
 
 
-_NUMBERED = re.compile(r"\d+|(?<=[-_])[a-h]$")  # tz-1 and tz-2, rack-a and rack-b
+NUMBERED = re.compile(r"\d+|(?<=[-_])[a-h]$")  # tz-1 and tz-2, rack-a and rack-b
 
 
 def alike(words: Iterable[str]) -> set[str]:
@@ -159,26 +158,14 @@ def alike(words: Iterable[str]) -> set[str]:
     people call nodes, whatever they call them."""
     groups: dict[str, set[str]] = {}
     for word in words:
-        shape = _NUMBERED.sub("#", word)
-        plain = is_host(word) and shape != word and not _GPU_NUMBER.fullmatch(word.lower()) and not _TIME.search(word)
+        shape = NUMBERED.sub("#", word)
+        plain = is_host(word) and shape != word and not _GPU_NUMBER.fullmatch(word.lower()) and not TIME.search(word)
         if plain and not begins_as_other(word) and named(PurePosixPath(word)).rank is None:
             groups.setdefault(shape, set()).add(word)
     return {word for group in groups.values() if len(group) > 1 for word in group}
 
 
-def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
-    """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt, ibstat_tz1.txt and
-    ibstat_tz2.txt, or mlxlink_tz1_mlx5_0.json and mlxlink_tz2_mlx5_0.json."""
-    words = [re.split(r"[._ ]+", _without_time(stem(path.name)[:200])) for path in paths]
-    last = [some[-1] for some in words if len(some) > 1 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[-1])]
-    # mlxlink_oak11_mlx5_0.json: the tool, the node, and which part of it
-    inner = [some[1] for some in words if len(some) > 2 and _NOT_NODE.fullmatch(some[0]) and not _PART.match(some[1])]
-    lone = (one for path in paths if (one := _only(path)))
-    numbered = (one for path in paths if (one := lone_node(PurePosixPath(path.name))))
-    return alike(plain(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone) | alike(numbered)
-
-
-_NO_NODE_FOLDER = re.compile(
+NO_NODE_FOLDER = re.compile(
     r"good|bad|ok|fine|baseline|idle|busy|prev\w{0,4}|curr\w{0,4}|now|then|later|earlier|start|end|slow|fast|hung"
     r"|healthy|sick|control|reference|compare\w?|today|yesterday|morning|night|am|pm|t\d{1,4}|runs?|jobs?|nodes?|hosts?"
     r"|all|misc|etc|var|tmp|proc|sys|home|root|usr|opt|network|net|fabric|hardware|kernel|system|process|gpus?|cpus?"
@@ -186,34 +173,7 @@ _NO_NODE_FOLDER = re.compile(
 )  # fmt: skip
 
 
-def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
-    """Folders beside each other with files of the same names, of whole nodes: alpha/dmesg.txt and beta/dmesg.txt."""
-    groups: dict[tuple[PurePosixPath, str], set[PurePosixPath]] = {}
-    for inside in insides:
-        folder = inside.parent
-        if folder.name and not node_of_name(PurePosixPath(inside.name), ()):
-            groups.setdefault((folder.parent, inside.name), set()).add(folder)
-    found = {folder for group in groups.values() if len(group) > 1 for folder in group}
-    return {
-        folder
-        for folder in found
-        if is_host(folder.name)
-        and not begins_as_other(folder.name)
-        and not _NOT_NODE.fullmatch(folder.name)
-        and not _NO_NODE_FOLDER.fullmatch(folder.name)
-        and named(PurePosixPath(folder.name)).rank is None
-    }
-
-
-_DEVICE = re.compile(r"(?:mlx\d_(?:bond_?)?|bnxt_re|rdmap|rocep|ibp|irdma|efa_?)\w{0,12}(?![a-z0-9])", re.I)
-
-
-def _only(path: PurePosixPath) -> str:
-    """The one word of a file's name that is no tool, no adapter and no time; "" where there are several."""
-    words = re.split(r"[._+,@ ]+", _DEVICE.sub(" ", stem(path.name)[:200]))
-    left = [one for word in words if word and (one := _bare(word)) and not _NOT_NODE.fullmatch(one)
-            and not _PART.match(one) and not _TIME.search(one)]  # fmt: skip
-    return left[0] if len(left) == 1 and len(words) > 1 else ""
+DEVICE = re.compile(r"(?:mlx\d_(?:bond_?)?|bnxt_re|rdmap|rocep|ibp|irdma|efa_?)\w{0,12}(?![a-z0-9])", re.I)
 
 
 _LONE = re.compile(r"(?=[^\d]{0,40}\d)[a-z][a-z0-9]{0,23}(?:-[a-z0-9]{1,16}){0,4}", re.I)
@@ -223,7 +183,7 @@ _NO_LONE = re.compile(
     r"(?:rtx|gtx|mi)\d{2,4}\w?|g?[ahbv][1-8]00|a10|a16|a[34]0|h20|l4|l20|l40s?|t4|p40?|\w{0,3}xid-?\d.{0,4}|(?:py|python|cuda|torch|nccl|rocm|driver|dcgm|rev|rc|v|x|u"
     r"|utc|gmt|day|week|hour|h|m|s|top|tail|head|last|first|page|seg|exp|gpt|llama|qwen|mixtral|bert|vit|t|resnet|yolo|opt"
     r"|ticket|jira|ops|sre|chg|req|issue|fig|no|nr|pid|world|dp|tp|pp|ep|cp|zero|bf|fp|int|jan|feb|mar|apr|may|jun|jul|aug|sep|oct"
-    r"|nov|dec|mon|tue|wed|thu|fri|sat|sun|lvl|level|phase|ecc|cmd|notes?|chat|paste|session|window|pane|shell)-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}",
+    r"|nov|dec|mon|tue|wed|thu|fri|sat|sun|lvl|level|phase|seed|cfg|config|model|variant|trial|pod|set|ecc|cmd|notes?|chat|paste|session|window|pane|shell)-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}",
     re.I,
 )  # fmt: skip
 
@@ -231,17 +191,17 @@ _NO_LONE = re.compile(
 def lone_node(path: PurePosixPath) -> str:
     """The node that the only word of a file's name can be that is no tool, c0417 of dmesg-c0417.txt, or its
     folder's. Nothing else names it, so it counts after all that does."""
-    name = _numbered_word(path.name)
+    name = numbered_word(path.name)
     if name and name != stem(path.name) and may_be_lone(name):  # beside a tool's name
         return name
     folders = [folder.name for folder in path.parents if folder.name]
-    return next((one for folder in folders if (one := _numbered_word(folder)) and may_be_lone(one)), "")
+    return next((one for folder in folders if (one := numbered_word(folder)) and may_be_lone(one)), "")
 
 
-def _numbered_word(name: str) -> str:
+def numbered_word(name: str) -> str:
     """The only word with a number that is no tool, of what somebody called a file or a folder."""
-    words = [word for word in re.split(r"[._+,@ ]+", _DEVICE.sub(" ", _without_time(stem(name)[:200]))) if word]
-    left = [one for word in words if not _NOT_NODE.fullmatch(one := plain(word)) and not _TIME.search(one)]
+    words = [word for word in re.split(r"[._+,@ ]+", DEVICE.sub(" ", without_time(stem(name)[:200]))) if word]
+    left = [one for word in words if not NOT_NODE.fullmatch(one := plain(word)) and not TIME.search(one)]
     left = [one for one in left if any(c.isdigit() for c in one)]  # nvlink-e, lspci-vv: an option
     return left[0] if len(left) == 1 else ""
 
@@ -250,26 +210,14 @@ def may_be_lone(name: str) -> bool:
     """Whether it is nothing else that has a number, such as a model, a version or a day."""
     if not _LONE.fullmatch(name) or _NO_LONE.fullmatch(name) or _HASH.fullmatch(name):
         return False
-    if _PART.fullmatch(name) or _GPU_NUMBER.fullmatch(name):
+    if PART.fullmatch(name) or _GPU_NUMBER.fullmatch(name):
         return False
-    return not begins_as_other(name) and not _NO_NODE_FOLDER.fullmatch(name) and named(PurePosixPath(name)).rank is None
+    return not begins_as_other(name) and not NO_NODE_FOLDER.fullmatch(name) and named(PurePosixPath(name)).rank is None
 
 
-def of_fabric(nodes: Iterable[NodeFile], folders: Iterable[PurePosixPath]) -> set[str]:
-    """Nodes that a sweep of the fabric names and that stand in the names of files or folders."""
-    nodes = list(nodes)
-    there = "\n".join({str(one.inside)[:400] for one in nodes} | {str(one)[:400] for one in folders})
-    names = {
-        device.name.rpartition(" ")[0].split(" ")[0]
-        for one in nodes if one.probe == "ib.fabric" and one.reading.facts is not None
-        for device in one.reading.facts.devices[:50_000] if device.kind == "hca" and " " in device.name
-    }  # fmt: skip
-    return {name for name in names if 2 < len(name) < 64 and is_host(name) and name in there}
-
-
-def _bare(word: str) -> str:
+def bare(word: str) -> str:
     """gpu-19-dmesg as gpu-19: what a tool is called is no part of its node's name."""
     parts = word.split("-")
-    while len(parts) > 1 and _NOT_NODE.fullmatch(parts[-1]) and not parts[-1].isdigit():
+    while len(parts) > 1 and NOT_NODE.fullmatch(parts[-1]) and not parts[-1].isdigit():
         parts.pop()
     return "-".join(parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -22,6 +22,7 @@ from probes.catalog.rank_log import of_file
 from probes.core import clean
 from probes.intake.items import HEAD, Item
 from probes.intake.names import Named, named
+from probes.intake.rank_prefixes import marked
 
 FIRST_BYTES, LAST_BYTES = 4_194_304, 8_388_608  # of one log that are in memory whole
 LOOKED_AT = 4_194_304  # characters in which marks and pids are searched
@@ -119,6 +120,7 @@ def _later(event: LogEvent, lines: int, offset: int) -> LogEvent:
 def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
     """Read a log. `sure`: its form already says that it is one."""
     place = named(item.inside)
+    text, placed = marked(text)
     head = text[:LOOKED_AT]
     marks = {int(number) for number in _MARK.findall(head)}
     of_all = _of_several(head)
@@ -126,8 +128,10 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
     log = of_file(item.ref, text, rank)
     if not sure and not marks and not _is_log(log, head, place):
         return None
+    if placed:
+        log = dataclasses.replace(log, events=tuple(_on(event, placed) for event in log.events))
     pids = {int(pid): int(number) for number, pid in _OWN_PID.findall(head)}
-    hosts: dict[int, str] = {}
+    hosts: dict[int, str] = dict(placed)
     for event in log.events:
         pid = event.more.get("pid")
         if event.kind == "torchrun_failure" and len(event.about) == 1:
@@ -144,6 +148,12 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
             hosts.setdefault(mine, host)
     writers = frozenset(host for host, _ in _NCCL.findall(head) if host not in NOBODY)
     return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, writers, item.mtime)
+
+
+def _on(event: LogEvent, placed: Mapping[int, str]) -> LogEvent:
+    """With the node that stood in front of its rank's lines."""
+    host = placed.get(event.rank, "") if event.rank is not None else ""
+    return dataclasses.replace(event, more={**event.more, "host": host}) if host and "host" not in event.more else event
 
 
 def below_a_tool(item: Item, text: str, told: tuple[str, ...] = ()) -> LogFile | None:

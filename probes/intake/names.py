@@ -81,6 +81,11 @@ def _rank(part: str) -> tuple[int | None, str]:
     return (int(short[1]), part[: short.start()] + " " + part[short.end() :]) if short else (None, part)
 
 
+def without_rank(name: str) -> str:
+    """What else a name says: n02_.log of n02_rank13.log."""
+    return _rank(name)[1]
+
+
 def after_prefix(path: PurePosixPath) -> int | None:
     """The number right behind the prefix of a dump, `<prefix>12`."""
     found = _GLUED.search(stem(path.name))

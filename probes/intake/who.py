@@ -16,18 +16,9 @@ from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
-from probes.intake.hosts import (
-    alike,
-    called,
-    lone_node,
-    may_be_lone,
-    node_of_name,
-    of_fabric,
-    of_names,
-    of_twins,
-    plain,
-)
-from probes.intake.names import Named, after_prefix, named, nodes_of, stem
+from probes.intake.hosts import called, lone_node, node_of_name
+from probes.intake.names import Named, after_prefix, named, nodes_of
+from probes.intake.neighbours import of_fabric, of_logs, of_names, of_twins
 
 
 class Who:
@@ -41,6 +32,7 @@ class Who:
         self.told = {folder: min(said) for folder, said in brought.told.items() if len(said) == 1}
         hosts |= set(self.told.values())
         hosts |= brought.named | of_names([one.inside for one in brought.nodes])
+        hosts |= of_logs(log.inside for log in brought.logs)
         hosts |= of_fabric(brought.nodes, brought.folders)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         self.nodes = nodes_of(brought.folders, hosts, whole) | of_twins(one.inside for one in brought.nodes)
@@ -53,8 +45,6 @@ class Who:
                 there.setdefault(one.inside.parent, set()).add(name)
         told = {one.inside.parent for one in brought.nodes if one.host}  # by its content, not by a name alone
         self.alone = {folder: names.pop() for folder, names in there.items() if len(names) == 1 and folder in told}
-        stems = {plain(stem(log.inside.name)) for log in brought.logs if named(log.inside).rank is None}
-        self.called_alike = alike(name for name in stems if may_be_lone(name))
         self.told = told_of(brought.told, self.hosts)
         self._named_by_content(hosts)
         self.hosts |= set(self.told.values())
@@ -97,12 +87,7 @@ class Who:
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
         """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""
         placed = self.node_of_rank.get(rank, "") if rank is not None else ""
-        return self.folder_node(inside) or placed or self.name_node(inside) or self._log_node(inside)
-
-    def _log_node(self, inside: PurePosixPath) -> str:
-        """Of logs that lie beside each other, n7.log and n8.log, the node by which each is called."""
-        name = plain(stem(inside.name))
-        return name if name in self.called_alike else ""
+        return self.folder_node(inside) or placed or self.name_node(inside)
 
     def whole_node(self, inside: PurePosixPath) -> str:
         """The node of what is of a node as a whole."""

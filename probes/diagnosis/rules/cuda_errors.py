@@ -51,7 +51,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     found: list[tuple[Said, str, str]] = []
     for one in evidence.job.said("cuda_error"):
         named = next((row for row in NAMES if row[0] in one[0].text), None)
-        if named is not None and named[1] == DRIVER and evidence.findings(*TOLD_BY_KERNEL):
+        nobodys = named is not None and named[1] == OFF_BUS and one[0].rank is None
+        if named is not None and (named[1] == DRIVER or nobodys) and evidence.findings(*TOLD_BY_KERNEL):
             continue  # the kernel tells why
         if named is not None and not _by_nan_check(evidence, one):
             found.append((one, named[1], named[2]))
