@@ -1,8 +1,9 @@
 """Asking more by itself: the suspects closer, and everybody a second time.
 
 The capture sends little to many nodes. Once somebody is suspected, py-spy is sent to those few nodes where it is
-missing, or where samples tell more than one look: a rank that works is late for something. A second look at all ranks decides between slow and standing. How the machines are set up, which lasts longer
-than the evidence of ranks, is asked once the capture is over, and compared along the job.
+missing, or where samples tell more than one look: a rank that works is late for something. A second look at all ranks
+decides between slow and standing. How the machines are set up, which lasts longer than the evidence of ranks, is asked
+once the capture is over, and compared along the job.
 """
 
 from __future__ import annotations
