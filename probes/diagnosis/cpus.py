@@ -115,13 +115,13 @@ class NodeCpu:
             return True
         if not name.startswith(JOB):
             return False
-        if "train" in one.args or "torch" in one.args or _RANKED.search(one.args):
+        if _trains(one):
             return True
         if self._like_a_rank(one):
             return True
-        # Where some say in their arguments that they are ranks, another program in Python is none of them.
+        # Where some say in their arguments that they are ranks or train, another program in Python is none of them.
         marked = one.args and any(
-            _RANKED.search(other.args) and other.comm.lower() not in LAUNCHERS for other in self.runners.values()
+            _trains(other) and other.comm.lower() not in LAUNCHERS for other in self.runners.values()
         )
         return not self.named and not marked
 
@@ -152,6 +152,11 @@ class NodeCpu:
             plain = one.comm.strip("[]").lower()
             if one.cpu and not self.is_job(one) and plain not in SLEEPY and not plain.startswith(SLEEPY[:8]):
                 yield one
+
+
+def _trains(one: Runner) -> bool:
+    """Whether its arguments say so."""
+    return "train" in one.args or "torch" in one.args or _RANKED.search(one.args) is not None
 
 
 def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:

@@ -26,6 +26,7 @@ STEP_S = 120.0  # judgement: a step that is under way may still end after a faul
 DATED = 1e9  # seconds since the epoch; a smaller number is a time of the day
 ZONES_S = 14 * 3600.0
 DAYS_S = 3 * 86_400.0  # judgement: people look while the trouble is there or soon after, seldom days later
+YEAR_S = 366 * 86_400.0  # as 2000 has
 AGO_S = 14 * 86_400.0  # judgement: nobody looks for the first time at a job that has stood for two weeks
 _FORMS = (
     "%Y-%m-%d %H:%M:%S",
@@ -199,10 +200,12 @@ def seconds_between(first_at: float | None, first: str, last_at: float | None, l
 
 
 def apart(later: float, earlier: float) -> float:
-    """How far two times lie apart of which either may have no year, as `local` gives them."""
-    if 2000 in (_year(later), _year(earlier)):
-        later, earlier = _without_year(later), _without_year(earlier)
-    return later - earlier
+    """How far two times lie apart of which either may have no year, as `local` gives them: then the shorter way round,
+    from December to February."""
+    if 2000 not in (_year(later), _year(earlier)):
+        return later - earlier
+    gap = _without_year(later) - _without_year(earlier)
+    return gap - YEAR_S if gap > YEAR_S / 2 else gap + YEAR_S if gap < -YEAR_S / 2 else gap
 
 
 def _year(at: float) -> int:

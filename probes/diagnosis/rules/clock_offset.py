@@ -11,7 +11,7 @@ from statistics import median
 from probes.catalog.host_clock import ELASTIC_S
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said, address, node_called
+from probes.diagnosis.log_evidence import Said, address, node_called, node_of
 from probes.diagnosis.times import times_of
 
 TICKETS = ("munge", "Munge", "clock skew", "Clock skew", "Rewound credential", "Expired credential", "not yet valid")
@@ -40,7 +40,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         named.add(seen.node)
         if far and found is not None:
             because.append(quoted(*found))
-        where = {seen.node, ""} if far and found is not None else set()  # "": lines of no known node
+        # A rendezvous and a ticket fail on others too; "": lines of no known node.
+        others = {node_of(evidence, one) for one in (*said, *tickets)}
+        where = {seen.node, "", *others} if far and found is not None else set()
         yield Hypothesis(
             "host.clock_offset",
             {"node": seen.node} if seen.node else {},

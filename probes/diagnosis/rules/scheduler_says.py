@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._cluster_facts import TRAINS
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
@@ -29,13 +30,13 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for one in killed:
         # A line that names no node tells of the one that another line names.
         if _node(evidence, one) or not named:
-            yield _hypothesis(
-                evidence,
-                one,
-                MEMORY,
-                "a process of the job was killed for memory, says the scheduler",
-                "memory_kill_told",
-            )
+            says, signal = "a process of the job was killed for memory, says the scheduler", "memory_kill_told"
+            if _of_another(evidence, one):
+                says, signal = (
+                    "a kill for memory is told, and the kernel killed no process of a job",
+                    "memory_kill_of_another",
+                )
+            yield _hypothesis(evidence, one, MEMORY, says, signal)
     yield from _short(evidence)
     lost = [one for one in evidence.job.said("scheduler_kill") if one[0].name in LOST]
     lost = [one for one in lost if not _old(times, one)]
@@ -79,6 +80,15 @@ def _old(times: Times, one: Said) -> bool:
 
 def _for_memory(one: Said) -> bool:
     return one[0].name.startswith(OUT_OF_MEMORY) or one[0].more.get("short_of") == "memory"
+
+
+def _of_another(evidence: Evidence, one: Said) -> bool:
+    """Words that name nobody, where the kernel names only victims that no training uses."""
+    event = one[0]
+    if event.name != "OOMKilled" or event.about or event.peer or event.more:
+        return False
+    kills = [kill for seen in evidence.of("host.kernel_log") for kill in seen.facts.oom_kills]
+    return bool(kills) and not any(kill.process.startswith(TRAINS) for kill in kills)
 
 
 def _node(evidence: Evidence, one: Said) -> str:
