@@ -101,7 +101,7 @@ def _printed(name: str, words: list[str], body: str) -> list[str]:
     variable = re.compile(rf"\$(?:\{{{name}\}}|{name}\b)")
     told = [word.strip("\"'=#:[]()<>-,;") for word in shape[1].replace("\\n", " ").split()[:12]] if shape else []
     return [
-        variable.sub(lambda _, word=word: word, one)  # type: ignore[misc]
+        variable.sub(lambda _, word=word: word, one)
         for one in told
         if variable.search(one) and not variable.fullmatch(one)
         for word in words

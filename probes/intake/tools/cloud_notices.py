@@ -68,15 +68,16 @@ def _objects(text: str) -> Iterator[tuple[dict[str, Any], float | None]]:
             said, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             return
-        todo, seen = deque([(said, None)]), 0  # type: deque[tuple[Any, float | None]], int
+        todo: deque[tuple[Any, float | None]] = deque([(said, None)])
+        seen = 0
         while todo and seen < 200_000:
             (one, around), seen = todo.popleft(), seen + 1
             if isinstance(one, list):
                 todo += [(inner, around) for inner in one[:20_000]]
             elif isinstance(one, dict):
-                at = next((moment(one[key]) for key in _WHEN if isinstance(one.get(key), str)), around)
-                yield one, at
-                todo += [(inner, at) for inner in one.values() if isinstance(inner, dict | list)]
+                own = next((moment(one[key]) for key in _WHEN if isinstance(one.get(key), str)), around)
+                yield one, own
+                todo += [(inner, own) for inner in one.values() if isinstance(inner, dict | list)]
 
 
 def _object(found: Gathered, one: dict[str, Any], at: float | None) -> None:
