@@ -130,3 +130,54 @@ def test_december_lies_before_february_where_no_year_is_told() -> None:
         and february is not None
         and apart(february, december) == pytest.approx(46.18 * 86_400, rel=1e-3)
     )
+
+
+# Room and memory ------------------------------------------------------------------------------------------------------
+
+CUT = (
+    "[rank2]: RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 911 vs 800\n"
+    '[rank2]:   File "/w/run.py", line 9, in save\n'
+)
+DF = "Filesystem      Size  Used Avail Use% Mounted on\n/dev/md1        7.0T  7.0T     {} /ckpt\n"
+
+
+def test_a_checkpoint_that_was_cut_off_is_of_a_full_disk_where_one_is_full(tmp_path: Path) -> None:
+    full = told(tmp_path / "full", {"r2.log": STEPS + CUT, "df.txt": f"[a@gn-2 ~]$ df -h\n{DF.format('0 100%')}"})
+    assert (full.cause, full.subject["node"]) == ("host.disk_full", "gn-2") and full.probability > 0.9
+    room = told(tmp_path / "room", {"r2.log": STEPS + CUT})
+    assert room.probability < 0.8 or room.cause != "host.disk_full"
+
+
+def test_a_cache_that_found_no_room_while_the_steps_go_on_accuses_no_disk(tmp_path: Path) -> None:
+    warned = "WARNING tracker: no cache: [Errno 28] No space left on device: '/home/x/.cache/a'\n"
+    lines = STEPS.splitlines(keepends=True)
+    early = told(tmp_path / "early", {"t.log": "".join([*lines[:5], warned, *lines[5:]])})
+    assert early.cause in ("none", "unknown")
+    assert told(tmp_path / "last", {"t.log": STEPS + warned}).cause == "host.disk_full"
+
+
+def test_a_described_pod_that_was_killed_is_of_the_node_on_which_it_runs(tmp_path: Path) -> None:
+    text = (
+        "$ kubectl get pods -o wide\n"
+        "NAME         READY   STATUS      RESTARTS   AGE   IP          NODE      NOMINATED NODE   READINESS GATES\n"
+        "dlrm-w-0     0/1     Error       0          7h    10.0.3.4    pool-aa   <none>           <none>\n"
+        "dlrm-w-1     0/1     OOMKilled   0          7h    10.0.4.4    pool-bb   <none>           <none>\n"
+        "$ kubectl describe pod dlrm-w-1 | grep -A3 State\n    State:          Terminated\n"
+        "      Reason:       OOMKilled\n      Exit Code:    137\n"
+    )
+    found = told(tmp_path, {"shell.txt": text})
+    assert (found.cause, found.subject) == ("host.memory_oom_kill", {"node": "pool-bb"}) and found.probability > 0.9
+
+
+def test_the_node_that_torchrun_names_counts_more_than_the_number_in_a_file_s_name(tmp_path: Path) -> None:
+    failed = (
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-03-11_09:40:12\n  host      : gpu-b12\n"
+        "  rank      : 29 (local_rank: 5)\n  exitcode  : -9 (pid: 2886)\n  error_file: <N/A>\n"
+        "  traceback : Signal 9 (SIGKILL) received by PID 2886\n"
+    )
+    kernel = (
+        "[Wed Mar 11 09:40:11 2026] Out of memory: Killed process 2886 (python3) total-vm:88kB, anon-rss:80kB, "
+        "file-rss:8kB, shmem-rss:4kB, UID:1 pgtables:1kB oom_score_adj:0\n"
+    )
+    found = told(tmp_path, {"train_node3.log": STEPS + failed, "dmesg_gpu-b12.txt": kernel})
+    assert (found.cause, found.subject["node"], found.subject["rank"]) == ("host.memory_oom_kill", "gpu-b12", 29)

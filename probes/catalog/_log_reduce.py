@@ -36,7 +36,7 @@ WORDS = (
         "client socket", "Cuda failure", "out of memory", "CUDA error", "HIP error", "driver error", "_STATUS_",
         "Traceback (most", "Error: ", "Exception: ", "Fatal Python", "terminate called", "received by PID",
         "Caught signal", "Segfault", "core dumped", "CANCELLED AT", "slurmstepd", "srun: error", "closing signal",
-        "failed (exitcode", "shared memory", "No space left", "DataLoader", "exited unexpectedly",
+        "failed (exitcode", "shared memory", "No space left", "disk space", "inline_container", "PytorchStreamWriter", "DataLoader", "exited unexpectedly",
         "finished reduction", "did not receive grad", "ready twice", "Duplicate GPU", "the same GPU", "/dev/shm",
         "ready only once", "recvValue", "clients joined", "worker_count", "DeviceCount", "GPU is lost", "] Signal: ",
         "Invalid __", "Program hit ", "CUDA Exception: ", "CUDA_EXCEPTION_",

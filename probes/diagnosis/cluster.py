@@ -124,6 +124,12 @@ def _stem(name: str) -> str:
     return re.sub(rf"(?:-(?:{parts}))+$", "", stem) or stem
 
 
+def node_of_pod(evidence: Evidence, name: str) -> str:
+    """The node on which a pod of this name runs; "" where nothing tells it."""
+    pods = (pod for seen in evidence.of("cluster.events") for pod in seen.facts.pods)
+    return next((pod.node for pod in pods if pod.name == name and pod.node), "")
+
+
 def happenings(evidence: Evidence, names: Iterable[str], job: str | None) -> Iterator[tuple[LogEvent, RankLog, Seen]]:
     """What ends a job, of its own pods and nodes. `names`: nodes and pods that other evidence tells of; `job`: its
     number in Slurm."""

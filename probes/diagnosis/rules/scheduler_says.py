@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._cluster_facts import TRAINS
+from probes.diagnosis.cluster import node_of_pod
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
@@ -27,9 +28,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     times = times_of(evidence)
     killed = [one for one in evidence.job.said("scheduler_kill") if _for_memory(one) and not _old(times, one)]
     named = {_node(evidence, one) for one in killed} - {""}
+    told: set[tuple[str, frozenset[int]]] = set()
     for one in killed:
-        # A line that names no node tells of the one that another line names.
-        if _node(evidence, one) or not named:
+        # A line that names no node tells of the one that another line names; of two about one node one is enough.
+        about = (_node(evidence, one), frozenset(one[0].about))
+        if (about[0] or not named) and about not in told:
+            told.add(about)
             says, signal = "a process of the job was killed for memory, says the scheduler", "memory_kill_told"
             if _of_another(evidence, one):
                 says, signal = (
@@ -93,7 +97,8 @@ def _of_another(evidence: Evidence, one: Said) -> bool:
 
 def _node(evidence: Evidence, one: Said) -> str:
     host = address(one[0].peer)
-    return node_called(evidence, host) or host or node_of(evidence, one)
+    node = node_called(evidence, host) or host or node_of(evidence, one)
+    return node_of_pod(evidence, node) or node
 
 
 def _hypothesis(
