@@ -179,5 +179,5 @@ def test_the_node_that_torchrun_names_counts_more_than_the_number_in_a_file_s_na
         "[Wed Mar 11 09:40:11 2026] Out of memory: Killed process 2886 (python3) total-vm:88kB, anon-rss:80kB, "
         "file-rss:8kB, shmem-rss:4kB, UID:1 pgtables:1kB oom_score_adj:0\n"
     )
-    found = told(tmp_path, {"train_node3.log": STEPS + failed, "dmesg_gpu-b12.txt": kernel})
+    found = told(tmp_path / "in", {"train_node3.log": STEPS + failed, "dmesg_gpu-b12.txt": kernel})
     assert (found.cause, found.subject["node"], found.subject["rank"]) == ("host.memory_oom_kill", "gpu-b12", 29)
