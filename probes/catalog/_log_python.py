@@ -27,6 +27,7 @@ _CUDA = (
     ),
     shape("cuda_error", " error: ", r"(?:CUDA|HIP) (?:driver )?error: (?P<name>[\w (),'/:-]{3,160})"),
     shape("cuda_error", "cudaGetDeviceCount", r"Error (?P<code>\d{1,4}): (?P<name>[\w ,'-]{3,100})"),
+    shape("cuda_error", "driver on your system", r"(?P<name>driver on your system is too old) \(found version"),
     shape(
         "cuda_error",
         "requirement error",

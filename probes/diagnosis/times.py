@@ -163,8 +163,17 @@ def _ends(events: Iterator[tuple[LogEvent, str, float | None]], pick: object) ->
     some = list(events)
     utc = [at for _, _, at in some if at is not None]
     stamps = [stamp for event, _, utc_at in some if utc_at is None for stamp in _stamps(event)]
-    printed = [at for stamp in stamps if (at := local(stamp)) is not None]
+    printed = _of_one_year([at for stamp in stamps if (at := local(stamp)) is not None])
     return (pick(utc) if utc else None, pick(printed) if printed else None)
+
+
+def _of_one_year(printed: list[float]) -> list[float]:
+    """Times without a year beside some that have one, in the year that lies next to these: or one is not before the
+    other where it is."""
+    dated = max((at for at in printed if _year(at) != 2000), default=None)
+    if dated is None:
+        return printed
+    return [dated + apart(at, dated) if _year(at) == 2000 else at for at in printed]
 
 
 def _stamps(event: LogEvent) -> tuple[str, str]:

@@ -187,6 +187,21 @@ def _only(path: PurePosixPath) -> str:
     return left[0] if len(left) == 1 and len(words) > 1 else ""
 
 
+_TICKET = re.compile(
+    r"(?:ticket|sev|sn|jira|req|bug|issue|chg|console|output|paste|note|page|screen|question)\W?\d", re.I
+)
+
+
+def lone_node(path: PurePosixPath) -> str:
+    """The node of a file of a whole node that is called by the tool and one more word: gn-41.dmesg, n22_kern.log."""
+    one = _only(path)
+    letters = re.match(r"[A-Za-z]{0,60}", one)
+    plain = letters and letters[0] and not _NOT_NODE.fullmatch(letters[0]) and not _NO_NODE_FOLDER.fullmatch(letters[0])
+    if not plain or not any(c.isdigit() for c in one) or _GPU_NUMBER.fullmatch(one.lower()) or _TICKET.match(one):
+        return ""
+    return one if is_host(one) and not is_other(one) and named(PurePosixPath(one)).rank is None else ""
+
+
 def of_fabric(nodes: Iterable[NodeFile], folders: Iterable[PurePosixPath]) -> set[str]:
     """Nodes that a sweep of the fabric names and that stand in the names of files or folders."""
     nodes = list(nodes)

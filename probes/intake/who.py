@@ -16,7 +16,7 @@ from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
-from probes.intake.hosts import called, node_of_name, of_fabric, of_names, of_twins
+from probes.intake.hosts import called, lone_node, node_of_name, of_fabric, of_names, of_twins
 from probes.intake.names import Named, after_prefix, named, nodes_of
 
 
@@ -90,7 +90,7 @@ class Who:
     def whole_node(self, inside: PurePosixPath) -> str:
         """The node of what is of a node as a whole."""
         near = self._own_folder(inside) or self.name_node(inside) or self.folder_node(inside) or self.beside(inside)
-        return near or self.job_node()
+        return near or self.job_node() or lone_node(inside)
 
     def job_node(self) -> str:
         """The node on which the whole job runs, "" where there are several or that is not known."""

@@ -478,6 +478,11 @@ LINES_OF_LAUNCHERS: Told = [
         "torchrun_failure",
         {"about": (3,), "code": -9, "peer": "gpu-b"},
     ),
+    (
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your driver",
+        "cuda_error",
+        {"name": "driver on your system is too old"},
+    ),
     ("OSError: Not enough disk space. Needed: 811.22 GiB (download: 1 GiB)", "disk_full", {"name": "No space left"}),
     (
         "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 3191884736 vs 3191884624",

@@ -17,6 +17,7 @@ TOO_OLD = (
     "driver on your system is too old",
     "forward compatibility was attempted",
     "CUDA driver version",
+    "unsupported display driver",  # cudaErrorSystemDriverMismatch, 803
     "PTX was compiled",
     "unsatisfied condition: cuda",  # nvidia-container-cli: the image asks for a newer driver
     "unsatisfied condition: driver",

@@ -8,7 +8,7 @@ from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.times import MARGIN_S, Times, apart, local, times_of
+from probes.diagnosis.times import MARGIN_S, STEP_S, Times, apart, local, times_of
 
 CAUSE = "host.rebooted"
 SHORT = 0.1  # of the peers' uptime, judgement
@@ -72,7 +72,11 @@ def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
     for seen in evidence.of("host.boots"):
         boots = seen.facts
         if boots.utc and times.first[0] is None and not _alone(booted, seen.node, boots.booted):
-            continue  # the job's own times have no zone: it may have begun after this boot
+            # The job's own times have no zone: it may have begun after this boot, unless both are of one zone.
+            if _between(times, boots.booted):
+                says = f"{seen.node or 'the node'} booted at {boots.stamp} UTC, between the job's first and last line"
+                yield _found(seen.node, f"{says}, if the log's times are UTC too", seen.ref, "booted_within_printed")
+            continue
         if boots.booted is not None and _within(
             evidence, times, seen.node, boots.booted if boots.utc else None, boots.stamp
         ):
@@ -81,6 +85,13 @@ def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
         elif boots.crashed:
             says = f"the last boot of {seen.node or 'the node'} followed a crash, says last"
             yield _found(seen.node, says, seen.ref, "crashed_before_boot")
+
+
+def _between(times: Times, at: float | None) -> bool:
+    first, last = times.first[1], times.last_sign[1]
+    if at is None or first is None or last is None:
+        return False
+    return apart(at, first) > MARGIN_S and apart(last, at) > -STEP_S
 
 
 def _alone(booted: Mapping[str, float], node: str, at: float | None) -> bool:

@@ -2,7 +2,7 @@
 
 Source   Compute Engine: operationType (compute.instances.preempted, .hostError, .terminateOnHostMaintenance,
          .guestTerminate); EC2: EventBridge's "detail-type", describe-instances' StateReason and StateTransitionReason,
-         describe-spot-instance-requests' Status.Code; Azure: Scheduled Events' EventType;
+         describe-spot-instance-requests' Status.Code, spot/instance-action; Azure: Scheduled Events' EventType;
          Karpenter's interruption controller
 Shape    facts cluster.events: nodes as they are called there
 Errors   ParseError when none of these is in it
@@ -30,13 +30,19 @@ _AMAZON = re.compile(
     r"|instance-terminated-(?:by-price|no-capacity|capacity-oversubscribed|by-service)"
 )
 _AZURE = re.compile(r'"EventType"\s{0,4}:\s{0,4}"(?:Preempt|Reboot|Redeploy|Terminate)"')
+_ACTION = re.compile(
+    r'^\s{0,40}\{\s{0,8}"action"\s{0,4}:\s{0,4}"(?:terminate|stop|hibernate)"\s{0,4},\s{0,8}"time"'
+)  # IMDS
 _KARPENTER = re.compile(r'"messageKind"\s{0,4}:\s{0,4}"(?:spot_interrupted|instance_terminated|instance_stopped)"')
 _WHEN = ("insertTime", "endTime", "timestamp", "time")
 _NAMES = ("PrivateDnsName", "Name", "instance-id", "InstanceId", "resourceName")
 
 
 def _fits(head: str, name: str) -> bool:
-    return any(one.search(head) for one in (_GOOGLE, _AMAZON, _AZURE, _KARPENTER)) and '"involvedObject"' not in head
+    return (
+        any(one.search(head) for one in (_GOOGLE, _AMAZON, _AZURE, _KARPENTER, _ACTION))
+        and '"involvedObject"' not in head
+    )
 
 
 def read(text: str) -> Cluster:
@@ -91,6 +97,8 @@ def _object(found: Gathered, one: dict[str, Any], at: float | None) -> None:
     elif words.get("EventType") in ("Preempt", "Reboot", "Redeploy", "Terminate"):
         for node in one.get("Resources") or []:
             _gone(found, str(node)[:120].rpartition("/")[2].lstrip("_"), words["EventType"], "", at)
+    elif words.get("action") in ("terminate", "stop", "hibernate") and one.keys() <= {"action", "time"} and at:
+        _gone(found, "", f"spot instance-action {words['action']}", "", at)
     elif words.get("messageKind") in ("spot_interrupted", "instance_terminated", "instance_stopped"):
         node = one.get("Node") or one.get("node")
         name = node.get("name") if isinstance(node, dict) else node
