@@ -61,7 +61,9 @@ PARTS = (
         ),
     ),
 )
-_PAIR = re.compile(r"([A-Za-z][\w/+-]{1,30})\"?(?:[=:]\s{0,4}|\s{1,4})(\d{1,7}(?:\.\d{1,6})?) ?(us|ms|s)?(?![\w.%/])")
+_PAIR = re.compile(
+    r"([A-Za-z][\w/+-]{1,30})[\"']?(?:[=:]\s{0,4}|\s{1,4})(\d{1,7}(?:\.\d{1,6})?) ?(us|ms|s)?(?![\w.%/])"
+)
 _PER_STEP = re.compile(  # tqdm, where a step takes long
     r"(?<![\w.])(\d{1,5}\.\d{1,6}) ?(ms|s) ?/ ?(?:it|iter|step|batch)\b"
 )
@@ -175,7 +177,11 @@ def _parts(times: Mapping[tuple[str, str], Iterable[float]]) -> dict[str, float]
 
 def part_of(name: str) -> str:
     """The part of a step that a name, without its unit, stands for; "" for none."""
-    return next((part for part, words in PARTS if words.fullmatch(name)), "") if len(name) <= LONGEST_NAME else ""
+    if len(name) > LONGEST_NAME:
+        return ""
+    found = next((part for part, words in PARTS if words.fullmatch(name)), "")
+    group, _, last = name.rpartition("/")  # train/data_time, as loggers group their values
+    return found or (part_of(last) if group and "_time" in last else "")
 
 
 def tells_times(head: str) -> bool:

@@ -86,7 +86,10 @@ def looped(text: str) -> frozenset[str]:
     if found is None:
         return frozenset()
     words = [name for word in _numbers(found[2]).split()[:1024] for name in _braced(word.strip("'\""))][:1024]
-    words += _printed(found[1], words, text[found.end() : MOST])
+    body = text[found.end() : MOST]
+    if re.search(rf"/\$\{{?{found[1]}\b", body):  # cat /sys/fs/cgroup/$f: the words are files
+        return frozenset()
+    words += _printed(found[1], words, body)
     return frozenset(word for word in words if is_address(word) or (is_host(word) and len(word) > 1))
 
 

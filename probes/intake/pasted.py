@@ -52,6 +52,7 @@ _PROMPT = re.compile(
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
 _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
+_FAN_OUT = re.compile(r"(?:pdsh|clush|dsh|pssh|xdsh) {1,4}-[^\n]{1,1000}\n")
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
@@ -78,6 +79,8 @@ def parts_of(text: str) -> list[Part]:
         told = bug_report.sections(text)
         return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
     text = _SHELL.sub("", text)
+    if _FAN_OUT.match(text):  # typed, and copied without its prompt
+        text = f"$ {text}"
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
         head.pop()

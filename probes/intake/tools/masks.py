@@ -45,6 +45,10 @@ def ranges(mask: int) -> str:
     return clean(ranges_of(place for place in range(min(mask.bit_length(), 4096)) if mask >> place & 1))
 
 
+# for p in $(pgrep -f train.py); do taskset -pc $p; done
+OF_TRAINING = re.compile(r"(?:pgrep|pidof)_[\w.+-]{0,60}?(?:python|train|torch|rank|deepspeed)")
+
+
 def named(facts: Settings, path: str) -> Settings:
     """Whose a line of `grep Cpus_allowed_list /proc/12/status` is, by the command or path. Without, it is left out."""
     told = [int(one[2] or one[1]) for one in _PATH.finditer(path)]
@@ -54,7 +58,7 @@ def named(facts: Settings, path: str) -> Settings:
             mask = replace(mask, pid=told[place] if place < len(told) else 0)
             place += 1
         if mask.pid:
-            found.append(mask)
+            found.append(mask if mask.comm else replace(mask, comm="python" if OF_TRAINING.search(path) else ""))
     return replace(facts, masks=tuple(found))
 
 
