@@ -8,6 +8,7 @@ import pytest
 
 from probes.catalog._log_timings import part_of
 from probes.intake.commands import looped
+from probes.intake.tools import pidstat, process_table
 from tests.support.brought import told
 
 LOAD = "[ml@n7 ~]$ uptime\n 14:02:11 up 41 days,  3:11,  2 users,  load average: {0}, {0}, {0}\n"
@@ -116,3 +117,35 @@ def test_a_command_for_many_nodes_that_was_copied_without_its_prompt(tmp_path: P
     calm = "".join(f"gx{n}: some avg10=0.12 avg60=0.10 avg300=0.12 total=8123\n" for n in (1, 2, 3))
     found = told(tmp_path, {"ps.txt": typed + rows, "pressure.txt": calm + pressed})
     assert (found.cause, found.subject["node"]) == ("cpu.process_hotspot", "gx4")
+
+
+def test_threads_whose_process_a_filter_took_away_count_by_themselves() -> None:
+    head = "02:20:11      UID      TGID       TID    %usr %system  %guest   %wait    %CPU   CPU  Command\n"
+    thread = "02:20:16     1000         -     91401   12.10    1.10    0.00   71.20   13.20     4  |__NCCL Progress 0\n"
+    process = "02:20:16     1000     91400         -   12.10    1.10    0.00    1.20   99.20     4  python\n"
+    assert [(one.pid, one.run_delay_percent) for one in pidstat.read(head + thread).processes] == [(91401, 71.2)]
+    assert [one.pid for one in pidstat.read(head + process + thread).processes] == [91400]
+
+
+def test_megatron_s_timer_of_the_batch_lies_within_the_one_around_it(tmp_path: Path) -> None:
+    def log(batch: float) -> str:
+        return "".join(
+            f" iteration {k:8d}/ 500 | elapsed time per iteration (ms): 9812.4 | lm loss: 2.1E+00 |\n"
+            "(min, max) time across ranks (ms):\n"
+            "    forward-backward ...............................: (9101.22, 9302.11)\n"
+            f"    batch-generator ................................: ({batch - 9}, {batch})\n"
+            for k in range(1, 9)
+        )
+
+    assert told(tmp_path / "much", {"m.log": log(7422.1)}).cause == "cpu.dataloader_starved"
+    assert told(tmp_path / "little", {"m.log": log(212.1)}).cause in ("none", "unknown")
+
+
+def test_top_tells_how_many_tasks_run() -> None:
+    text = (
+        "top - 02:20:11 up 41 days,  3:11,  2 users,  load average: 201.22, 198.91, 120.20\n"
+        "Tasks: 1811 total, 198 running, 1613 sleeping,   0 stopped,   0 zombie\n\n"
+        "    PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND\n"
+        " 881233 jdoe      20   0    8.2g   4.1g  11.2m R  9011   0.4   9211:12 gmx_mpi\n"
+    )
+    assert process_table.read(text).runnable == 198

@@ -152,3 +152,53 @@ def test_drivers_that_a_query_printed_of_many_nodes_are_compared(tmp_path: Path)
     )
     found = told(tmp_path, {"v.txt": typed + rows, "t.log": refused})
     assert found.cause == "host.library_mismatch" and found.subject["node"] == "h2"
+
+
+# Beside each other ----------------------------------------------------------------------------------------------------
+
+BUS = "failed (exitcode: -7) local_rank: 2 (pid: 4120) of binary: /opt/conda/bin/python3.11\n"
+
+
+def test_what_ended_by_sigbus_beside_full_shared_memory_found_no_room_in_it(tmp_path: Path) -> None:
+    head = "Filesystem      Size  Used Avail Use% Mounted on\n"
+    full = told(tmp_path / "full", {"t.log": STEPS + BUS, "df.txt": head + "shm  64M  64M  0 100% /dev/shm\n"})
+    assert full.cause == "host.shm_full" and full.probability > 0.8
+    room = told(tmp_path / "room", {"t.log": STEPS + BUS, "df.txt": head + "tmpfs  504G  1G  503G 1% /dev/shm\n"})
+    assert room.cause == "fw.rank_exited"
+
+
+def test_edac_util_names_memory_controllers_and_no_nodes(tmp_path: Path) -> None:
+    said = "mc0: 0 Uncorrected Errors with no DIMM info\nmc0: csrow0: 0 Uncorrected Errors\n"
+    said += "mc1: csrow2: 2 Uncorrected Errors\n"
+    found = told(tmp_path, {"p.txt": f"[root@tz7 ~]# edac-util -v\n{said}", "t.log": STEPS + BUS})
+    assert (found.cause, found.subject["node"]) == ("host.machine_check", "tz7")
+
+
+def test_a_node_that_restarted_after_the_job_began_is_named_however_late_somebody_asked(tmp_path: Path) -> None:
+    row = "n{}:  {} up {},  0 users,  load average: 0.11, 0.31, 0.28\n"
+    lost = "[rank3]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting.\n"
+
+    def asked(clock: str, up: str) -> str:
+        return "".join(row.format(n, clock, up if n == 3 else "44 days,  3:11") for n in (1, 2, 3, 4))
+
+    late = told(tmp_path / "late", {"t.log": STEPS + lost, "up.txt": asked("11:31:02", "1:50")})  # up since 09:41
+    assert (late.cause, late.subject) == ("host.rebooted", {"node": "n3"})
+    early = told(tmp_path / "early", {"t.log": STEPS, "up.txt": asked("11:31:02", "5:50")})  # since 05:41
+    assert early.cause in ("none", "unknown")
+
+
+def test_short_names_between_rules_are_nodes(tmp_path: Path) -> None:
+    said = "      Local time: Wed 2026-03-11 09:{0} UTC\n  Universal time: Wed 2026-03-11 09:{0} UTC\n"
+    said += "System clock synchronized: {1}\n              NTP service: active\n"
+    rule = "---------------\n"
+    blocks = "".join(
+        f"{rule}n{n}\n{rule}{said.format('44:31' if n == 3 else '40:01', 'no' if n == 3 else 'yes')}" for n in (1, 2, 3)
+    )
+    error = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n"
+    found = told(tmp_path, {"c.txt": f"$ clush -bw n[1-3] timedatectl\n{blocks}", "t.log": error})
+    assert (found.cause, found.subject) == ("host.clock_offset", {"node": "n3"})
+
+
+def test_images_are_full_by_nature(tmp_path: Path) -> None:
+    df = "Filesystem      Size  Used Avail Use% Mounted on\n/dev/sr0        1.2G  1.2G     0 100% /media/cdrom\n"
+    assert told(tmp_path, {"df.txt": df + "/dev/vda1  1.8T  811G  911G  48% /\n"}).share("host.disk_full") == 0

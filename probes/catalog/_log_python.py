@@ -77,6 +77,14 @@ _CRASHES = (
 )
 
 _SYSTEM = (
+    # ld.so(8), as Python's last line or the program's own tells it, also where nobody kept the lines above it
+    shape(
+        "library_refused",
+        "Error: ",
+        r"(?P<name>ImportError|OSError): [^\n]{0,300}?(?:: cannot open shared object file"
+        r"|: undefined symbol: |: version `\S{1,60}' not found|wrong ELF class)",
+    ),
+    shape("library_refused", "symbol lookup error", r"(?P<name>symbol lookup error): "),
     shape("memlock", "ax locked memory", r"Max locked memory {1,40}(?P<name>unlimited|(?P<bytes>\d{1,20}))"),
     shape(
         "memlock", "ax locked memory", r"max locked memory {1,20}\(kbytes, -l\) (?P<name>unlimited|(?P<kib>\d{1,18}))"

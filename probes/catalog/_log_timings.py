@@ -151,6 +151,10 @@ class Timings:
             times.setdefault((part, timer), deque(maxlen=STEPS)).append(seconds)
             self._lines[rank] = line
 
+    def _within(self) -> bool:
+        """Whether Megatron's timers are told, of which forward-backward holds batch-generator (pretrain_gpt.py)."""
+        return bool(_BOTH.search(self._timers.get("own", ""))) and self._timers.get("data") == "batch-generator"
+
     def end(self) -> list[LogEvent]:
         found = self._stragglers.end()
         for rank, times in self._times.items():
@@ -158,7 +162,10 @@ class Timings:
             if count < LEAST and rank not in self._in_tables:
                 continue
             line = dataclasses.replace(self._lines[rank], rank=rank)
-            words = {f"{part}_us": str(round(1e6 * seconds)) for part, seconds in _parts(times).items()}
+            parts = _parts(times)
+            if self._within() and parts.get("own", 0.0) >= parts.get("data", 0.0):
+                parts["own"] -= parts.get("data", 0.0)
+            words = {f"{part}_us": str(round(1e6 * seconds)) for part, seconds in parts.items()}
             words |= {"peer": self._tables.hosts[rank]} if rank in self._tables.hosts else {}
             found.append(dataclasses.replace(event("step_times", line, words), count=count))
         return found

@@ -26,6 +26,7 @@ from probes.core import lines_of
 from probes.intake import bug_report
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike
+from probes.intake.names import is_host, is_other
 from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
@@ -214,7 +215,7 @@ def _heading(
     if len(line) > 2000 or line.endswith(" ping statistics ---"):  # which is no heading of a file
         return None
     if _RULE.match(line[:500]) and at + 2 < len(lines) and _RULE.match(lines[at + 2].rstrip()[:500]):
-        nodes = _folded(lines[at + 1].strip()[:2000])
+        nodes = _folded(lines[at + 1].strip()[:2000]) or _short(lines[at + 1].strip())
         return (3, nodes, "") if nodes else None
     if found := _ANSIBLE.match(line) or _PSSH.match(line):
         return 1, (found[1],), ""
@@ -252,6 +253,14 @@ def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
     rest = " ".join(word for word in words if not (nodes and _folded(word)))
     command = rest if is_command(rest) else ""
     return (1, nodes, command) if nodes or command else None
+
+
+def _short(word: str) -> tuple[str, ...]:
+    """A name between two rules, as dshbak and clush -b print it, also where only they say that it is a node: n1."""
+    plain = (
+        is_host(word) and word[-1:].isdigit() and not is_other(word) and not re.match(r"gpu-?\d|mc\d|cpu", word, re.I)
+    )
+    return (word,) if plain else ()
 
 
 def _folded(word: str) -> tuple[str, ...]:

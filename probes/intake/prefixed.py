@@ -11,6 +11,7 @@ import re
 from probes.intake.names import is_address, looks_like_a_node
 
 MOST_NODES = 1_024
+_PART = re.compile(r"(?:mc|csrow|cpu|dimm|ch|mce|socket|core|disk|bank)\d{1,4}", re.I)  # of a node: edac-util's mc0:
 _PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80}|\d{1,3}(?:\.\d{1,3}){3}(?=:))(?:: |:$|/[\w.-]{1,80}\] )")
 
 
@@ -19,6 +20,8 @@ def names_in(head: list[str], share: float = 0.95) -> set[str]:
     found = [match[1] for line in head if (match := _PREFIX.match(line))]
     names = set(found)
     if not found or len(found) < len(head) * share or len(names) > MOST_NODES:
+        return set()
+    if all(map(_PART.fullmatch, names)):
         return set()
     pods = sum(line.startswith("[pod/") for line in head) > len(head) // 2
     alike = {re.sub(r"\d+", "#", name) for name in names}

@@ -483,6 +483,22 @@ LINES_OF_LAUNCHERS: Told = [
         "cuda_error",
         {"name": "driver on your system is too old"},
     ),
+    (
+        "ImportError: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /v/fa.so)",
+        "library_refused",
+        {"name": "ImportError"},
+    ),
+    (
+        "/opt/conda/bin/python: symbol lookup error: /v/libtorch_cuda.so: undefined symbol: ncclCommSplit",
+        "library_refused",
+        {"name": "symbol lookup error"},
+    ),
+    (
+        "Apr 14 02:09:11 ws2 systemd-oomd[812]: Killed /user.slice/user-1.slice/app.slice/train.scope due to memory "
+        "used (63921221632) / total (67108864000) being more than 90.00%",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "ws2"},
+    ),
     ("OSError: Not enough disk space. Needed: 811.22 GiB (download: 1 GiB)", "disk_full", {"name": "No space left"}),
     (
         "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 3191884736 vs 3191884624",

@@ -55,7 +55,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 def _not_loaded(evidence: Evidence) -> Iterator[Hypothesis]:
     """Ranks that the loader refused a library, or whose libraries say that they do not fit together."""
     by_node: dict[str, list[Said]] = {}
-    for one in evidence.job.said("traceback"):
+    for one in evidence.job.said("traceback", "library_refused"):
         text = one[0].text
         if not one[0].secondary and any(words in text for words in NOT_LOADED) and OF_THE_NODE.search(text):
             by_node.setdefault(node_of(evidence, one), []).append(one)

@@ -33,16 +33,16 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                     signals = (signal, "bus_error_there") if nameless and not old else (signal,)
                     one = _found(seen, finding, (*signals, "fault_before_job") if old else signals, rank)
                     yield dataclasses.replace(one, nodes=one.nodes | {seen.node, ""}) if nameless else one
-    for seen, finding in evidence.findings("host.hardware_error"):
-        rank = _by_bus_error(evidence, seen.node)
-        signals = ("hardware_log_uncorrected",) if rank is None else ("hardware_log_uncorrected", "bus_error_there")
-        yield _found(seen, finding, signals, rank)
-    for seen, finding in evidence.findings("host.hardware_counted"):
-        rank = _by_bus_error(evidence, seen.node)
-        signals = (
-            ("hardware_counted_since_boot",) if rank is None else ("hardware_counted_since_boot", "bus_error_there")
-        )
-        yield _found(seen, finding, signals, rank)
+    for code, signal in (
+        ("host.hardware_error", "hardware_log_uncorrected"),
+        ("host.hardware_counted", "hardware_counted_since_boot"),
+    ):
+        for seen, finding in evidence.findings(code):
+            rank = _by_bus_error(evidence, seen.node)
+            nameless = rank is None and _nameless(evidence)
+            signals = (signal, "bus_error_there") if rank is not None or nameless else (signal,)
+            one = _found(seen, finding, signals, rank)
+            yield dataclasses.replace(one, nodes=one.nodes | {seen.node, ""}) if nameless else one
 
 
 def _by_bus_error(evidence: Evidence, node: str) -> int | None:

@@ -135,8 +135,19 @@ def _uptimes(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
     for node, (seconds, seen) in up.items():
         if usual > LONG_S and seconds < usual * SHORT:
             says = f"{node or 'a node'} is up for {seconds / 3600:.1f} h, the others for {usual / 3600:.0f} h"
-            longer = ("uptime_above_job",) if ran is not None and seconds > ran + MARGIN_S else ()
-            yield _found(node, says, seen.ref, "uptime_below_peers", *longer)
+            longer = (
+                ran is not None and seconds > ran + MARGIN_S and not _since_start(times, seen.facts.of_day, seconds)
+            )
+            yield _found(node, says, seen.ref, "uptime_below_peers", *(("uptime_above_job",) if longer else ()))
+
+
+def _since_start(times: Times, of_day: float | None, uptime: float) -> bool:
+    """Whether the boot was after the job's first line, by the clock that uptime prints: the job may have stood, or been
+    over, for long when somebody asked."""
+    first = times.first[1]
+    if of_day is None or first is None or uptime > LONG_S / 2:
+        return False
+    return uptime < (of_day - first) % LONG_S <= LONG_S / 2
 
 
 def _long(seconds: float) -> str:

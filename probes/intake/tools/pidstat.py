@@ -49,6 +49,7 @@ def read(text: str) -> Load:
     heads: list[str] = []
     at = 0
     rows: dict[int, dict[str, Any]] = {}
+    threads: dict[int, dict[str, Any]] = {}  # of processes whose rows a grep took away: theirs hold those of threads
     averaged: set[int] = set()
     for line in lines_of(text, 1000):
         words = line.removeprefix("#").split()
@@ -62,6 +63,10 @@ def read(text: str) -> Load:
             average = words[0].startswith("Average")
             row = dict(zip(heads, words[1 if average else at :], strict=False))
             pid = whole(row.get("PID", row.get("TGID", "")))
+            if pid is None and "TGID" in row and (thread := whole(row.get("TID", ""))) is not None:
+                rest = words[(1 if average else at) + len(heads) - 1 :]
+                threads.setdefault(thread, {}).update(row | {"Command": " ".join(rest)})
+                continue
             if pid is None or (pid in averaged and not average):
                 continue
             if average:
@@ -70,6 +75,7 @@ def read(text: str) -> Load:
             rows.setdefault(pid, {}).update(row | {"Command": " ".join(rest)})
     if not rows and not heads:
         raise refuse("rows as pidstat prints them", text)
+    rows = rows or threads
     system = _SYSTEM.search(text[:2000])
     found = [
         process(
