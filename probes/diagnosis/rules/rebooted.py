@@ -73,7 +73,8 @@ def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
         boots = seen.facts
         if boots.utc and times.first[0] is None and not _alone(booted, seen.node, boots.booted):
             # The job's own times have no zone: it may have begun after this boot, unless both are of one zone.
-            if _between(times, boots.booted):
+            together = [node for node, at in booted.items() if abs(at - (boots.booted or 0.0)) < LONG_S]
+            if len(together) < 2 and _between(times, boots.booted):
                 says = f"{seen.node or 'the node'} booted at {boots.stamp} UTC, between the job's first and last line"
                 yield _found(seen.node, f"{says}, if the log's times are UTC too", seen.ref, "booted_within_printed")
             continue
