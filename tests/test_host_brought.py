@@ -154,6 +154,8 @@ def test_a_cache_that_found_no_room_while_the_steps_go_on_accuses_no_disk(tmp_pa
     early = told(tmp_path / "early", {"t.log": "".join([*lines[:5], warned, *lines[5:]])})
     assert early.cause in ("none", "unknown")
     assert told(tmp_path / "last", {"t.log": STEPS + warned}).cause == "host.disk_full"
+    cut = "WARNING: PytorchStreamWriter failed writing file data/7: file write failed; retrying\n"
+    assert told(tmp_path / "cut", {"t.log": "".join([*lines[:5], cut, *lines[5:]])}).cause in ("none", "unknown")
 
 
 def test_a_described_pod_that_was_killed_is_of_the_node_on_which_it_runs(tmp_path: Path) -> None:

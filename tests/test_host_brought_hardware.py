@@ -202,3 +202,28 @@ def test_short_names_between_rules_are_nodes(tmp_path: Path) -> None:
 def test_images_are_full_by_nature(tmp_path: Path) -> None:
     df = "Filesystem      Size  Used Avail Use% Mounted on\n/dev/sr0        1.2G  1.2G     0 100% /media/cdrom\n"
     assert told(tmp_path, {"df.txt": df + "/dev/vda1  1.8T  811G  911G  48% /\n"}).share("host.disk_full") == 0
+
+
+def test_the_kernel_s_words_of_memory_that_failed_are_read(tmp_path: Path) -> None:
+    kernel = (
+        "Mar 11 09:39:31 tz9 kernel: mce: Uncorrected hardware memory error in user-access at 3f81233c40\n"
+        "Mar 11 09:39:31 tz9 kernel: Memory failure: 0x3f81233: Sending SIGBUS to python3:4120 due to hardware memory "
+        "corruption\n"
+    )
+    found = told(tmp_path, {"kern.log": kernel, "t.log": STEPS + BUS})
+    assert (found.cause, found.subject["node"]) == ("host.machine_check", "tz9")
+
+
+def test_rows_of_stuck_tasks_may_be_counted_and_one_node_alone_may_answer(tmp_path: Path) -> None:
+    typed = "$ pdsh -w vn[11-12] \"ps -eo stat,wchan:30,comm | grep '^D' | sort | uniq -c\"\n"
+    rows = "vn12:      64 D    rpc_wait_bit_killable          pt_data_worker\n"
+    found = told(tmp_path, {"p.txt": typed + rows})
+    assert (found.cause, found.subject) == ("host.storage_stall", {"node": "vn12"}) and "64 tasks" in found.says
+
+
+def test_a_notebook_that_made_room_for_the_job_is_no_end_of_the_job(tmp_path: Path) -> None:
+    head = "LAST SEEN   TYPE      REASON      OBJECT                MESSAGE\n"
+    row = "9m          Normal    Preempted   pod/{}     Preempted by ml/llm-w-3 on node gx2\n"
+    notebook = told(tmp_path / "notebook", {"ev.txt": head + row.format("jupyter-eva-0"), "t.log": STEPS})
+    assert notebook.cause in ("none", "unknown")
+    assert told(tmp_path / "job", {"ev.txt": head + row.format("sft-w-0"), "t.log": STEPS}).cause == "job.cancelled"

@@ -19,6 +19,7 @@ from probes.diagnosis.core import Evidence, Seen
 OF_THE_CLUSTER = re.compile(
     r"kube-|.{0,40}(?:monitoring|logging|system|operator|istio|cert-manager|argocd|prometheus|ingress)"
 )
+BY_HAND = re.compile(r"jupyter|notebook|jhub|vscode|code-server|rstudio")  # pods in which people work: no jobs
 # What it means -> (name of the event, what was short). The names are those that schedulers' lines have.
 AS_EVENTS = {
     "oom": ("OOMKilled", ""),
@@ -76,6 +77,8 @@ class _Told:
     def of_job(self, name: str, space: str) -> bool:
         """Pods of one job are called alike, but for their numbers and parts. Where nothing tells the job's pods, all
         that do not belong to the cluster itself may be."""
+        if BY_HAND.search(name) and _stem(name) not in self.stems:
+            return False
         if self.stems:
             return _stem(name) in self.stems or any(name.startswith(f"{stem}-") for stem in self.stems)
         return not (space and OF_THE_CLUSTER.match(space))

@@ -18,7 +18,8 @@ NOBODY = ("", "localhost", "localhost.localdomain", "127.0.0.1")
 FAILED = frozenset(("cuda_error", "traceback", "torchrun_failure", "fatal_signal", "scheduler_kill", "loader_killed",
     "watchdog_timeout", "blocking_wait", "gloo_timeout", "heartbeat", "nccl_error", "remote_error", "peer_closed",
     "collective_mismatch", "barrier_missed", "setup_missed", "store_closed", "torchrun_signal", "watchdog_ended",
-    "agent_signal", "barrier_victim", "store_timeout", "desync", "disk_full", "shm_full"))  # fmt: skip
+    "agent_signal", "barrier_victim", "store_timeout", "desync", "disk_full", "shm_full",
+    "write_cut"))  # fmt: skip
 _NUMBERED = re.compile(r"(?:node|host|machine|worker|rank)[-_.]?\d{1,5}")  # what people call files by
 STEPS = {"loss", "step_ms", "total", "rate"}  # what a line of a step has and prose about one has not
 SAME_LOG_S = 120.0  # judgement: a step that was under way may still be told

@@ -27,7 +27,7 @@ from probes.intake import bug_report
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike
 from probes.intake.names import is_host, is_other
-from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in
+from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in, only_name
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
@@ -192,7 +192,8 @@ def _turn(line: str, loop: frozenset[str]) -> str:
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
     """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
     for."""
-    names = names_in([line for line in body if line.strip()][:400], 0.8) if now.many else set()
+    rows = [line for line in body if line.strip()][:400] if now.many else []
+    names = names_in(rows, 0.8) or only_name(rows)
     text = "\n".join(body) + "\n"
     parts = (
         [Part((name,), "", mine) for name, mine in by_name(text, names).items()] if names else [Part(nodes, "", text)]

@@ -29,6 +29,12 @@ def names_in(head: list[str], share: float = 0.95) -> set[str]:
     return names if pods or all(map(is_node, names)) or (len(names) > 1 and len(alike) == 1 and numbered) else set()
 
 
+def only_name(rows: list[str]) -> set[str]:
+    """The one name before all rows of a command that ran on many nodes: only one had something to say."""
+    names = {match[1] if (match := _PREFIX.match(line)) else "" for line in rows}
+    return names if len(names) == 1 and any(c.isdigit() for c in "".join(names)) else set()
+
+
 def is_node(name: str) -> bool:
     return looks_like_a_node(name) or looks_like_a_node(name.partition(".")[0]) or is_address(name)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from probes.core import Finding, ParseError, clean, lines_of
 from probes.intake.tools import Tool
@@ -35,7 +35,10 @@ class TaskInFiles:
 
 @dataclass(frozen=True, slots=True)
 class TasksInFiles:
+    """`counted`: rows of `uniq -c`, whose first number is how many such tasks there are."""
+
     tasks: tuple[TaskInFiles, ...]
+    counted: bool = False
 
 
 def _tasks(text: str) -> Iterator[TaskInFiles]:
@@ -66,10 +69,15 @@ def findings(facts: TasksInFiles) -> Iterator[Finding]:
         some = [task for task in facts.tasks if task.remote is remote]
         if some:
             names = ", ".join(dict.fromkeys(task.where for task in some[:6]))
-            who = f"{len(some)} tasks wait" if len(some) > 1 else f"a task ({some[0].pid}) waits"
+            many = sum(task.pid for task in some) if facts.counted else len(some)
+            who = f"{many} tasks wait" if many > 1 else f"a task ({some[0].pid}) waits"
             says = f"{who} for {'a file server' if remote else 'a file'} and cannot be interrupted ({names})"
-            code = "host.tasks_wait_for_server" if remote and len(some) > 1 else "host.tasks_wait_for_file"
+            code = "host.tasks_wait_for_server" if remote and many > 1 else "host.tasks_wait_for_file"
             yield Finding(code, "bad" if remote else "warn", says)
 
 
-TOOL = Tool("tasks stuck in a file system", "host.stuck_in_files", fits, read, findings)
+def named(facts: TasksInFiles, path: str) -> TasksInFiles:
+    return replace(facts, counted="uniq_-c" in path)
+
+
+TOOL = Tool("tasks stuck in a file system", "host.stuck_in_files", fits, read, findings, named=named)
