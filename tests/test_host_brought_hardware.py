@@ -227,3 +227,17 @@ def test_a_notebook_that_made_room_for_the_job_is_no_end_of_the_job(tmp_path: Pa
     notebook = told(tmp_path / "notebook", {"ev.txt": head + row.format("jupyter-eva-0"), "t.log": STEPS})
     assert notebook.cause in ("none", "unknown")
     assert told(tmp_path / "job", {"ev.txt": head + row.format("sft-w-0"), "t.log": STEPS}).cause == "job.cancelled"
+
+
+def test_a_library_that_the_job_does_without_and_tasks_of_a_job_that_goes_on_accuse_nobody(tmp_path: Path) -> None:
+    line = "WARNING no apex: ImportError: libcudart.so.11.0: cannot open shared object file: No such file, going on\n"
+    lines = STEPS.splitlines(keepends=True)
+    early = told(tmp_path / "early", {"t.log": "".join([*lines[:5], line, *lines[5:]])})
+    assert early.cause in ("none", "unknown")
+    assert told(tmp_path / "last", {"t.log": line.replace("WARNING no apex: ", "")}).cause == "host.library_mismatch"
+    rows = "".join(
+        f"  {pid} D    nfs_wait_bit_killable            python pretrain.py\n" for pid in (881, 882, 883, 884)
+    )
+    looked = "[a@vn-3 ~]$ date\nWed Mar 11 09:39:50 UTC 2026\n[a@vn-3 ~]$ ps -eo pid,stat,wchan:32,cmd | grep ' D'\n"
+    moving = told(tmp_path / "moving", {"ps.txt": looked + HEAD + rows, "t.log": STEPS})
+    assert moving.share("host.storage_stall") == 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from probes.catalog._stack_waits import waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.going_on import steps_to_the_look
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, node_of
 from probes.diagnosis.rules._merge import as_one
@@ -52,7 +53,10 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         [_of_drive(one) for one in disks if "device" in one.subject], ("node", "device"), "%d more say so"
     )
     yield from (one for one in disks if "device" not in one.subject)
+    goes_on = bool(steps_to_the_look(evidence))  # then whoever was seen to wait has got what it waited for
     for seen, finding in evidence.findings(*SIGNALS):
+        if goes_on and finding.code.startswith("host.tasks_wait"):
+            continue
         if finding.severity == "bad" or finding.code == "host.tasks_wait_for_file":
             subject = {key: finding.subject[key] for key in ("mount", "device", "server") if key in finding.subject}
             yield Hypothesis(

@@ -26,6 +26,9 @@ _ANY = re.compile(
 )
 
 
+SEVERAL = 3  # judgement: one or two are in an access of their own at any moment
+
+
 @dataclass(frozen=True, slots=True)
 class TaskInFiles:
     pid: int
@@ -72,7 +75,7 @@ def findings(facts: TasksInFiles) -> Iterator[Finding]:
             many = sum(task.pid for task in some) if facts.counted else len(some)
             who = f"{many} tasks wait" if many > 1 else f"a task ({some[0].pid}) waits"
             says = f"{who} for {'a file server' if remote else 'a file'} and cannot be interrupted ({names})"
-            code = "host.tasks_wait_for_server" if remote and many > 1 else "host.tasks_wait_for_file"
+            code = "host.tasks_wait_for_server" if remote and many >= SEVERAL else "host.tasks_wait_for_file"
             yield Finding(code, "bad" if remote else "warn", says)
 
 
