@@ -109,8 +109,10 @@ class _WentOn:
 
     def __init__(self, job: Job) -> None:
         self._last: dict[int, tuple[float | None, float | None]] = {}
+        self._place: dict[int, int] = {}  # of the last step's line
         for event, log, _ in job.events:
             if event.kind == "progress" and event.seq is not None and STEPS & set(event.more):
+                self._place[id(log)] = max(self._place.get(id(log), 0), event.last_place)
                 utc, printed = self._last.get(id(log), (None, None))
                 self._last[id(log)] = (_latest(utc, event.last_at), _latest(printed, local(event.stamp)))
 
@@ -122,6 +124,8 @@ class _WentOn:
         stamp = local(event.stamp or str(event.more.get("after_stamp", "")))
         for of, (utc, printed) in self._last.items():
             same = of == id(log)
+            if same and 0 < self._place.get(of, 0) < (event.line or 0):
+                continue  # in one log the order tells more than times, of which one may have no year
             later, margin = 0.0, SAME_LOG_S if same else OTHER_LOG_S
             if at is not None and utc is not None:
                 later = utc - at
