@@ -34,6 +34,10 @@ def test_a_file_of_a_whole_node_may_be_called_by_the_node_and_the_tool(name: str
     assert hosts.lone_node(PurePosixPath(name)) == node
 
 
+def test_a_console_over_the_lan_is_its_node_s() -> None:
+    assert hosts.node_of_name(PurePosixPath("dgx-41-sol.log"), ()) == "dgx-41"
+
+
 # Storage --------------------------------------------------------------------------------------------------------------
 
 HEAD = "    PID STAT WCHAN                            CMD\n"
