@@ -19,6 +19,7 @@ class Boots:
     before: float | None = None  # the boot before the last, or the end of the one before
     crashed: bool = False  # the one before ended without a shutdown (last says "crash")
     stamp: str = ""  # of the last boot, as printed
+    of_day: float | None = None  # seconds since midnight at which uptime was asked, as it prints it
 
 
 @dataclass(frozen=True, slots=True)

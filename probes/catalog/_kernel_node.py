@@ -26,6 +26,8 @@ from probes.catalog._kernel_events import (
 )
 from probes.catalog._kernel_gpu import number
 from probes.catalog._kernel_lines import Line
+from probes.catalog._kernel_machine import WORDS as MACHINE_WORDS
+from probes.catalog._kernel_machine import machine_error
 from probes.catalog._kernel_tally import Record, Tally
 
 STACK_LINES = 48
@@ -192,37 +194,13 @@ class NodeLines:
         return False
 
     def _machine_check(self, line: Line) -> bool:
-        text = line.text
-        if "event severity: " in text:
-            severity = text.partition("event severity: ")[2].strip()
-            self._check(line, "firmware (APEI)", severity in ("corrected", "info"))
-        elif "Machine Check" in text and " Bank " in text:
-            cpu = text.partition("CPU ")[2].partition(":")[0]
-            bank, _, status = text.partition(" Bank ")[2].partition(": ")
-            try:  # bit 61 of MCi_STATUS: not corrected (Intel SDM 3B, 16.3.2.2)
-                corrected = not int(status.split()[0][:16], 16) >> 61 & 1
-            except (ValueError, IndexError):
-                return False
-            self._check(line, f"CPU {cpu[:6]} bank {bank[:6]}", corrected)
-        elif "Machine check events logged" in text:
-            self._check(line, "", None)
-        else:
+        found = machine_error(line.text)
+        if found is None:
             return False
+        device, corrected, errors = found
+        check = self.tally.count(MachineCheck, (device, corrected), line, device=device, corrected=corrected)
+        check.count += errors - 1
         return True
-
-    def _edac(self, line: Line) -> bool:
-        """`EDAC MC1: 262 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (channel:1 ...)`"""
-        controller, _, rest = line.text.partition("EDAC ")[2].partition(": ")
-        words = rest.split(" ", 2)
-        errors = number(words[0], 9)
-        if errors is None or len(words) < 3 or words[1] not in ("CE", "UE"):
-            return False
-        label = words[2].partition(" on ")[2].partition(" (")[0]
-        self._check(line, f"{controller[:12]} {label[:60]}".strip(), words[1] == "CE").count += errors - 1
-        return True
-
-    def _check(self, line: Line, device: str, corrected: bool | None) -> Record:
-        return self.tally.count(MachineCheck, (device, corrected), line, device=device, corrected=corrected)
 
     # Storage
 
@@ -288,8 +266,7 @@ class NodeLines:
         (("] general protection fault ip:", "] trap invalid opcode ip:", "] trap divide error ip:"), _trap),
         (_OOPS + ("Oops: ",), _oops),
         (("PCIe Bus Error: ",), _aer),
-        (("EDAC ",), _edac),
-        (("[Hardware Error]", "Machine check events logged"), _machine_check),
+        (MACHINE_WORDS, _machine_check),
         (
             ("filesystem read-only", "forced readonly", "hutting down filesystem", "been shut down", "ting down file"),
             _read_only,

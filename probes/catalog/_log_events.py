@@ -26,6 +26,8 @@ KINDS: dict[str, str] = {
     "hook_order": "got a gradient twice for one parameter (DDP)",
     "stream_race": "raced between two streams, says torch's sanitizer",
     "disk_full": "found no space left on a disk",
+    "library_refused": "could not load a library",
+    "write_cut": "could not write a checkpoint to its end",
     "too_many_files": "has too many files open",
     "scheduler_kill": "ended, says the scheduler",
     "fatal_signal": "crashed or was killed",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from probes.catalog import _log_launchers
+from probes.catalog import _log_launchers, _log_room
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import first, shape
@@ -27,6 +27,7 @@ _CUDA = (
     ),
     shape("cuda_error", " error: ", r"(?:CUDA|HIP) (?:driver )?error: (?P<name>[\w (),'/:-]{3,160})"),
     shape("cuda_error", "cudaGetDeviceCount", r"Error (?P<code>\d{1,4}): (?P<name>[\w ,'-]{3,100})"),
+    shape("cuda_error", "driver on your system", r"(?P<name>driver on your system is too old) \(found version"),
     shape(
         "cuda_error",
         "requirement error",
@@ -76,8 +77,14 @@ _CRASHES = (
 )
 
 _SYSTEM = (
-    shape("disk_full", "No space left", r"No space left on device(?:: '(?P<where>(?!/dev/shm)[^']{1,200})')?"),
-    shape("disk_full", "Disk quota exceeded", r"(?P<name>Disk quota exceeded)(?:: '(?P<where>[^']{1,200})')?"),
+    # ld.so(8), as Python's last line or the program's own tells it, also where nobody kept the lines above it
+    shape(
+        "library_refused",
+        "Error: ",
+        r"(?P<name>ImportError|OSError): [^\n]{0,300}?(?:: cannot open shared object file"
+        r"|: undefined symbol: |: version `\S{1,60}' not found|wrong ELF class)",
+    ),
+    shape("library_refused", "symbol lookup error", r"(?P<name>symbol lookup error): "),
     shape("memlock", "ax locked memory", r"Max locked memory {1,40}(?P<name>unlimited|(?P<bytes>\d{1,20}))"),
     shape(
         "memlock", "ax locked memory", r"max locked memory {1,20}\(kbytes, -l\) (?P<name>unlimited|(?P<kib>\d{1,18}))"
@@ -97,13 +104,6 @@ _SYSTEM = (
 )
 
 _LOADER = (
-    shape("shm_full", "out of shared memory", r"(?:worker \(pid (?P<pid>\d{1,9})\) )?.{0,60}?out of shared memory"),
-    shape(
-        "shm_full",
-        "No space left on device",
-        r"(?P<where>(?:/dev/shm|</?torch_)\S{0,80}).{0,40}No space left on device",
-    ),
-    shape("shm_full", "unable to open shared memory object", r"shared memory object (?P<where><?\S{1,80})"),
     shape(
         "loader_killed",
         "DataLoader worker",
@@ -210,7 +210,7 @@ _WORDS = (
     *(shape("phase_time", word, _PHASE) for word in ("ather", "educe", "catter", "roadcast", "arrier", "sync")),
 )
 
-SHAPES = _CUDA + _log_launchers.SHAPES + _CRASHES + _LOADER + _SYSTEM + _WORDS
+SHAPES = _CUDA + _log_launchers.SHAPES + _CRASHES + _log_room.SHARED + _LOADER + _log_room.DISK + _SYSTEM + _WORDS
 # What ends a process, as faulthandler, srun and the shell name it. signal(7)
 SIGNALS = {"segmentation fault": -11, "sigsegv": -11, "aborted": -6, "sigabrt": -6, "bus error": -7, "sigbus": -7,
     "killed": -9, "sigkill": -9, "illegal instruction": -4, "sigill": -4, "sigfpe": -8, "terminated": -15}  # fmt: skip

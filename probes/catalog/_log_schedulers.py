@@ -108,8 +108,9 @@ SHAPES = (
     ),
     shape(
         "scheduler_kill",
-        "due to memory pressure for",
-        rf"(?:^|\s)(?P<peer>[\w.-]{{1,80}}) systemd-oomd\[\d{{1,9}}\]: Killed {_OF_JOBS} due to memory pressure",
+        "due to memory ",
+        rf"(?:^|\s)(?P<peer>[\w.-]{{1,80}}) systemd-oomd\[\d{{1,9}}\]: Killed {_OF_JOBS} "
+        r"due to memory (?:pressure|used)",
         name=KILLED,
     ),
     shape(

@@ -61,7 +61,9 @@ PARTS = (
         ),
     ),
 )
-_PAIR = re.compile(r"([A-Za-z][\w/+-]{1,30})\"?(?:[=:]\s{0,4}|\s{1,4})(\d{1,7}(?:\.\d{1,6})?) ?(us|ms|s)?(?![\w.%/])")
+_PAIR = re.compile(
+    r"([A-Za-z][\w/+-]{1,30})[\"']?(?:[=:]\s{0,4}|\s{1,4})(\d{1,7}(?:\.\d{1,6})?) ?(us|ms|s)?(?![\w.%/])"
+)
 _PER_STEP = re.compile(  # tqdm, where a step takes long
     r"(?<![\w.])(\d{1,5}\.\d{1,6}) ?(ms|s) ?/ ?(?:it|iter|step|batch)\b"
 )
@@ -149,6 +151,10 @@ class Timings:
             times.setdefault((part, timer), deque(maxlen=STEPS)).append(seconds)
             self._lines[rank] = line
 
+    def _within(self) -> bool:
+        """Whether Megatron's timers are told, of which forward-backward holds batch-generator (pretrain_gpt.py)."""
+        return bool(_BOTH.search(self._timers.get("own", ""))) and self._timers.get("data") == "batch-generator"
+
     def end(self) -> list[LogEvent]:
         found = self._stragglers.end()
         for rank, times in self._times.items():
@@ -156,7 +162,10 @@ class Timings:
             if count < LEAST and rank not in self._in_tables:
                 continue
             line = dataclasses.replace(self._lines[rank], rank=rank)
-            words = {f"{part}_us": str(round(1e6 * seconds)) for part, seconds in _parts(times).items()}
+            parts = _parts(times)
+            if self._within() and parts.get("own", 0.0) >= parts.get("data", 0.0):
+                parts["own"] -= parts.get("data", 0.0)
+            words = {f"{part}_us": str(round(1e6 * seconds)) for part, seconds in parts.items()}
             words |= {"peer": self._tables.hosts[rank]} if rank in self._tables.hosts else {}
             found.append(dataclasses.replace(event("step_times", line, words), count=count))
         return found
@@ -175,7 +184,11 @@ def _parts(times: Mapping[tuple[str, str], Iterable[float]]) -> dict[str, float]
 
 def part_of(name: str) -> str:
     """The part of a step that a name, without its unit, stands for; "" for none."""
-    return next((part for part, words in PARTS if words.fullmatch(name)), "") if len(name) <= LONGEST_NAME else ""
+    if len(name) > LONGEST_NAME:
+        return ""
+    found = next((part for part, words in PARTS if words.fullmatch(name)), "")
+    group, _, last = name.rpartition("/")  # train/data_time, as loggers group their values
+    return found or (part_of(last) if group and "_time" in last else "")
 
 
 def tells_times(head: str) -> bool:

@@ -35,7 +35,8 @@ _PYTHON = re.compile(r"\((?:.{1,300}\.(?:py|pyx)|<[^<>]{1,200}>):\d{1,9}\)$|^py:
 SYNC = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize",
     "cuCtxSynchronize", "hipStreamSynchronize", "_local_scalar_dense", "THPVariable_item", "THPVariable_tolist",
     "nonzero_cuda")  # fmt: skip
-THREAD = ("_bootstrap (threading.py", "_bootstrap_inner (threading.py", "Thread._bootstrap (threading.py")
+THREAD = ("_bootstrap (threading.py", "_bootstrap_inner (threading.py", "Thread._bootstrap (threading.py",
+    "run (threading.py")  # fmt: skip
 LOADER = "torch/utils/data/dataloader.py"
 # Native code that is Python itself, or what every program of torch runs on: a Python frame below it is no call-back.
 INTERPRETER = ("python", "libpython", "_pyeval", "pyobject", "_pyobject", "pyvector", "_pyfunction", "cfunction",

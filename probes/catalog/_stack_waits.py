@@ -253,3 +253,7 @@ SHORT = ("torch/", "triton/", "numpy/", "multiprocessing/", "threading.py", "sel
 def _shortened(file: str) -> bool:
     """py-spy's text leaves out the folder that was on sys.path, so a library's file looks like the program's own."""
     return file.startswith(SHORT)
+
+
+# Native code that waits for other ranks or for the device gives the lock away: nobody is held up by who takes it.
+GIVES_AWAY = ("collective", "p2p", "barrier", "store", "start", "destroy", "device sync", "sleep", "stopped")

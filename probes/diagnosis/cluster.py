@@ -19,6 +19,7 @@ from probes.diagnosis.core import Evidence, Seen
 OF_THE_CLUSTER = re.compile(
     r"kube-|.{0,40}(?:monitoring|logging|system|operator|istio|cert-manager|argocd|prometheus|ingress)"
 )
+BY_HAND = re.compile(r"jupyter|notebook|jhub|vscode|code-server|rstudio")  # pods in which people work: no jobs
 # What it means -> (name of the event, what was short). The names are those that schedulers' lines have.
 AS_EVENTS = {
     "oom": ("OOMKilled", ""),
@@ -71,10 +72,13 @@ class _Told:
         self.age_s = max(ages, default=NO_OLDER_S)
         self.letters = set() if self.nodes else {_letters(name) for name in names}
         self.nodes |= {name for name in names if name not in pods}
+        self.lines = [event.text for event, _, _ in _lines(evidence)]
 
     def of_job(self, name: str, space: str) -> bool:
         """Pods of one job are called alike, but for their numbers and parts. Where nothing tells the job's pods, all
         that do not belong to the cluster itself may be."""
+        if BY_HAND.search(name) and _stem(name) not in self.stems:
+            return False
         if self.stems:
             return _stem(name) in self.stems or any(name.startswith(f"{stem}-") for stem in self.stems)
         return not (space and OF_THE_CLUSTER.match(space))
@@ -94,7 +98,7 @@ class _Told:
             return True
         if one.kind == "node":
             mine = any(_same(one.name, node) for node in self.nodes) or _letters(one.name) in self.letters
-            return mine or not self.nodes
+            return mine or not self.nodes or any(_names(line, one.name) for line in self.lines)
         return self.of_job(one.name, one.space or (self.pods[one.name].space if one.name in self.pods else ""))
 
 
@@ -102,8 +106,18 @@ def _same(one: str, other: str) -> bool:
     return one.partition(".")[0] == other.partition(".")[0]
 
 
+def _names(line: str, node: str) -> bool:
+    """Whether a line of a job's log tells of this node: `recv from spot-x7q1.europe-west4-b failed`."""
+    return node in line and re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", line) is not None
+
+
+# What clouds give to each machine of a group: Google 4 of a-z and 0-9, Azure's scale sets 6.
+_OF_A_GROUP = re.compile(r"-(?=[a-z]*\d|[^aeiou]{4}$)[a-z0-9]{4}$|(?<=vmss)[0-9a-z]{6}$")
+
+
 def _letters(name: str) -> str:
-    return re.sub(r"[\W\d]+", "", name.partition(".")[0])
+    """Without its numbers."""
+    return re.sub(r"[\W\d]+", "", _OF_A_GROUP.sub("", name.partition(".")[0]))
 
 
 def _stem(name: str) -> str:
@@ -111,6 +125,12 @@ def _stem(name: str) -> str:
     stem = _NUMBERS.sub("", name)
     parts = r"workers?|masters?|launchers?|chiefs?|leaders?|heads?|trainers?|nodes?|ps|replicas?|group"
     return re.sub(rf"(?:-(?:{parts}))+$", "", stem) or stem
+
+
+def node_of_pod(evidence: Evidence, name: str) -> str:
+    """The node on which a pod of this name runs; "" where nothing tells it."""
+    pods = (pod for seen in evidence.of("cluster.events") for pod in seen.facts.pods)
+    return next((pod.node for pod in pods if pod.name == name and pod.node), "")
 
 
 def happenings(evidence: Evidence, names: Iterable[str], job: str | None) -> Iterator[tuple[LogEvent, RankLog, Seen]]:

@@ -22,20 +22,9 @@ from probes.diagnosis.runners import count
 JOB = ("python", "pt_", "torchrun", "ray::", "deepspeed", "accelerate")
 TORCH = ("pt_", "torchrun")  # names that only torch gives
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
-SLEEPY = (
-    "watchdog/",
-    "kworker",
-    "ksoftirqd",
-    "migration/",
-    "rcu_",
-    "kswapd",
-    "swapper",
-    "irq/",
-    "top",
-    "ps",
-    "pidstat",
-    "mpstat",
-)
+SLEEPY = ("watchdog/", "kworker", "ksoftirqd", "migration/", "rcu_", "kswapd", "swapper", "irq/",
+    "top", "ps", "pidstat", "mpstat")  # fmt: skip
+THREAD_NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CALM, LEFT = 5.0, 40.0  # percent of the last 10 s that somebody waited, and of all CPUs' time; judgement
 WAIT_PRESSURE, IDLE = 20.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
 _RANKED = re.compile(r"--(?:local[-_])?rank\b|torchrun|deepspeed|accelerate launch|spawn_main|multiprocessing")
@@ -56,6 +45,7 @@ class NodeCpu:
     quotas: list[tuple[Quota, str]] = field(default_factory=list)
     refs: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] | None = None
+    asked: dict[int, dict[str, str]] = field(default_factory=dict)  # rank -> THREAD_NAMES that its environment sets
     named: bool = False  # the ranks' processes are known by number
     full: frozenset[int] = frozenset()  # CPUs without idle time, where they are told one by one
     late_waits: float | None = None  # percent of all waits for a CPU that took long
@@ -115,13 +105,13 @@ class NodeCpu:
             return True
         if not name.startswith(JOB):
             return False
-        if "train" in one.args or "torch" in one.args or _RANKED.search(one.args):
+        if _trains(one):
             return True
         if self._like_a_rank(one):
             return True
-        # Where some say in their arguments that they are ranks, another program in Python is none of them.
+        # Where some say in their arguments that they are ranks or train, another program in Python is none of them.
         marked = one.args and any(
-            _RANKED.search(other.args) and other.comm.lower() not in LAUNCHERS for other in self.runners.values()
+            _trains(other) and other.comm.lower() not in LAUNCHERS for other in self.runners.values()
         )
         return not self.named and not marked
 
@@ -154,6 +144,11 @@ class NodeCpu:
                 yield one
 
 
+def _trains(one: Runner) -> bool:
+    """Whether its arguments say so."""
+    return "train" in one.args or "torch" in one.args or _RANKED.search(one.args) is not None
+
+
 def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
     found: dict[str, NodeCpu] = {}
 
@@ -168,12 +163,19 @@ def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
         here.cpus = facts.cpus or here.cpus
         if facts.env:
             here.env = (here.env or {}) | dict(facts.env)
+        for owner, env in facts.envs.items():
+            if owner.startswith("rank ") and owner[5:].isdecimal():
+                here.asked[int(owner[5:])] = {key: value for key, value in env.items() if key in THREAD_NAMES}
         for mask in facts.masks:
             _mask(here, mask, seen.ref)
     for seen in evidence.of("rank.env"):
         for job in seen.facts.jobs:
             told = dict(job.shared) | {"": "told"}
             of(seen.node).env = (of(seen.node).env or {}) | told
+    nowhere, named = found.get(""), [here for node, here in found.items() if node]
+    if nowhere is not None and len(named) == 1:  # settings of no known node are of the only one
+        named[0].asked = named[0].asked or nowhere.asked
+        named[0].cpus = named[0].cpus or nowhere.cpus
     for here in found.values():
         here.quotas = together(here.quotas)
     return found

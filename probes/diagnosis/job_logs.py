@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._log_findings import EARLIER, same_host
 from probes.catalog._log_given import GIVEN
@@ -16,7 +18,9 @@ NOBODY = ("", "localhost", "localhost.localdomain", "127.0.0.1")
 FAILED = frozenset(("cuda_error", "traceback", "torchrun_failure", "fatal_signal", "scheduler_kill", "loader_killed",
     "watchdog_timeout", "blocking_wait", "gloo_timeout", "heartbeat", "nccl_error", "remote_error", "peer_closed",
     "collective_mismatch", "barrier_missed", "setup_missed", "store_closed", "torchrun_signal", "watchdog_ended",
-    "agent_signal", "barrier_victim", "store_timeout", "desync"))  # fmt: skip
+    "agent_signal", "barrier_victim", "store_timeout", "desync", "disk_full", "shm_full",
+    "write_cut"))  # fmt: skip
+_NUMBERED = re.compile(r"(?:node|host|machine|worker|rank)[-_.]?\d{1,5}")  # what people call files by
 STEPS = {"loss", "step_ms", "total", "rate"}  # what a line of a step has and prose about one has not
 SAME_LOG_S = 120.0  # judgement: a step that was under way may still be told
 DATED = 366 * 86400.0 * 31  # seconds since 1970: before it the year is not told, see times.local
@@ -51,7 +55,9 @@ def add_logs(job: Job, evidence: Evidence) -> None:
             view = job.view(event.about[0])  # torchrun names the node of each rank that failed
             # In a log that all nodes see the name may be a container's: then only one that a node has counts.
             unknown = "" if log.how == GIVEN else event.peer
-            view.node = view.node or next((node for node in evidence.nodes if same_host(node, event.peer)), unknown)
+            known = next((node for node in evidence.nodes if same_host(node, event.peer)), "")
+            # Of node3 by the name of its file and gpu-b12 by torchrun the latter counts, where that is a node.
+            view.node = (known if _NUMBERED.fullmatch(view.node) else "") or view.node or known or unknown
 
 
 def _where_pods_run(job: Job, evidence: Evidence, others: set[str]) -> None:
@@ -103,8 +109,10 @@ class _WentOn:
 
     def __init__(self, job: Job) -> None:
         self._last: dict[int, tuple[float | None, float | None]] = {}
+        self._place: dict[int, int] = {}  # of the last step's line
         for event, log, _ in job.events:
             if event.kind == "progress" and event.seq is not None and STEPS & set(event.more):
+                self._place[id(log)] = max(self._place.get(id(log), 0), event.last_place)
                 utc, printed = self._last.get(id(log), (None, None))
                 self._last[id(log)] = (_latest(utc, event.last_at), _latest(printed, local(event.stamp)))
 
@@ -116,6 +124,8 @@ class _WentOn:
         stamp = local(event.stamp or str(event.more.get("after_stamp", "")))
         for of, (utc, printed) in self._last.items():
             same = of == id(log)
+            if same and 0 < self._place.get(of, 0) < (event.line or 0):
+                continue  # in one log the order tells more than times, of which one may have no year
             later, margin = 0.0, SAME_LOG_S if same else OTHER_LOG_S
             if at is not None and utc is not None:
                 later = utc - at

@@ -26,6 +26,7 @@ STEP_S = 120.0  # judgement: a step that is under way may still end after a faul
 DATED = 1e9  # seconds since the epoch; a smaller number is a time of the day
 ZONES_S = 14 * 3600.0
 DAYS_S = 3 * 86_400.0  # judgement: people look while the trouble is there or soon after, seldom days later
+YEAR_S = 366 * 86_400.0  # as 2000 has
 AGO_S = 14 * 86_400.0  # judgement: nobody looks for the first time at a job that has stood for two weeks
 _FORMS = (
     "%Y-%m-%d %H:%M:%S",
@@ -162,8 +163,17 @@ def _ends(events: Iterator[tuple[LogEvent, str, float | None]], pick: object) ->
     some = list(events)
     utc = [at for _, _, at in some if at is not None]
     stamps = [stamp for event, _, utc_at in some if utc_at is None for stamp in _stamps(event)]
-    printed = [at for stamp in stamps if (at := local(stamp)) is not None]
+    printed = _of_one_year([at for stamp in stamps if (at := local(stamp)) is not None])
     return (pick(utc) if utc else None, pick(printed) if printed else None)
+
+
+def _of_one_year(printed: list[float]) -> list[float]:
+    """Times without a year beside some that have one, in the year that lies next to these: or one is not before the
+    other where it is."""
+    dated = max((at for at in printed if _year(at) != 2000), default=None)
+    if dated is None:
+        return printed
+    return [dated + apart(at, dated) if _year(at) == 2000 else at for at in printed]
 
 
 def _stamps(event: LogEvent) -> tuple[str, str]:
@@ -199,10 +209,12 @@ def seconds_between(first_at: float | None, first: str, last_at: float | None, l
 
 
 def apart(later: float, earlier: float) -> float:
-    """How far two times lie apart of which either may have no year, as `local` gives them."""
-    if 2000 in (_year(later), _year(earlier)):
-        later, earlier = _without_year(later), _without_year(earlier)
-    return later - earlier
+    """How far two times lie apart of which either may have no year, as `local` gives them: then the shorter way round,
+    from December to February."""
+    if 2000 not in (_year(later), _year(earlier)):
+        return later - earlier
+    gap = _without_year(later) - _without_year(earlier)
+    return gap - YEAR_S if gap > YEAR_S / 2 else gap + YEAR_S if gap < -YEAR_S / 2 else gap
 
 
 def _year(at: float) -> int:

@@ -79,15 +79,41 @@ def asked(text: str) -> Asked:
     return Asked("", text, False, columns)
 
 
-_LOOP = re.compile(r"(?:^|[;&|\s])for \w{1,40} in ([^;\n]{1,2000}?) ?; ?do\b")
+_ECHO = re.compile(r"(?:^|[;&\s{])(?:echo|printf)(?: -[ne]{1,2})? {1,4}([^;|&\n]{1,200})")
+_LOOP = re.compile(r"(?:^|[;&|\s])for (\w{1,40}) in ([^;\n]{1,2000}?) ?; ?do\b")
 _BRACES = re.compile(r"([\w.-]{0,60})\{(?:(\d{1,5})\.\.(\d{1,5})|([\w.,-]{1,400}))\}([\w.-]{0,60})")
 
 
 def looped(text: str) -> frozenset[str]:
-    """The nodes that a loop of the shell goes through: for h in n1 n2, n{1..4}, n{1,3}, 10.0.0.{5,6}."""
+    """The nodes that a loop of the shell goes through: for h in n1 n2, n{1..4}, n{1,3}, 10.0.0.{5,6}; also where it
+    goes through numbers and prints the name of each: for i in 0 1; do echo "## worker-$i"."""
     found = _LOOP.search(text[:MOST])
-    words = [name for word in found[1].split()[:1024] for name in _braced(word.strip("'\""))] if found else []
-    return frozenset(word for word in words[:1024] if is_address(word) or (is_host(word) and len(word) > 1))
+    if found is None:
+        return frozenset()
+    words = [name for word in _numbers(found[2]).split()[:1024] for name in _braced(word.strip("'\""))][:1024]
+    body = text[found.end() : MOST]
+    if re.search(rf"/\$\{{?{found[1]}\b", body):  # cat /sys/fs/cgroup/$f: the words are files
+        return frozenset()
+    words += _printed(found[1], words, body)
+    return frozenset(word for word in words if is_address(word) or (is_host(word) and len(word) > 1))
+
+
+def _numbers(words: str) -> str:
+    """`$(seq 0 3)` as bash writes it: {0..3}."""
+    return re.sub(r"(?:\$\(|`)seq(?: -w)? (\d{1,5}) (\d{1,5})(?:\)|`)", r"{\1..\2}", words)
+
+
+def _printed(name: str, words: list[str], body: str) -> list[str]:
+    """The names that echo or printf makes of the loop's words: worker-$i, node${i}."""
+    shape = _ECHO.search(body)
+    variable = re.compile(rf"\$(?:\{{{name}\}}|{name}\b)")
+    told = [word.strip("\"'=#:[]()<>-,;") for word in shape[1].replace("\\n", " ").split()[:12]] if shape else []
+    return [
+        variable.sub(lambda _, word=word: word, one)
+        for one in told
+        if variable.search(one) and not variable.fullmatch(one)
+        for word in words
+    ]
 
 
 def _braced(word: str) -> list[str]:

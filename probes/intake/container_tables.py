@@ -42,7 +42,9 @@ _PARTS = {"m": 1e-3, "u": 1e-6, "n": 1e-9, None: 1.0}
 
 def is_table(head: str) -> bool:
     if head.lstrip()[:1] in "[{":
-        return bool(_NANO.search(head)) or ('"kind"' in head and '"limits"' in head and '"containers"' in head)
+        return bool(_NANO.search(head) or _ALERT.search(head)) or (
+            '"kind"' in head and '"limits"' in head and '"containers"' in head
+        )
     return bool(
         _TOP.search(head)
         or _DOCKER.search(head)
@@ -54,7 +56,7 @@ def is_table(head: str) -> bool:
 
 def series(text: str) -> list[Series]:
     if text.lstrip()[:1] in "[{":
-        found = list(_of_json(text))
+        found = [*_of_json(text), *_alerts(text)]
     else:
         found = [*_of_tables(text), *_described(text), *_alerts(text)]
     return found[:MOST]

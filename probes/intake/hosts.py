@@ -19,7 +19,7 @@ _RENAMED = re.compile(r"sosreport[-_]([A-Za-z][\w.-]{0,62}?)(?:[-_.](?:\d{4,12}|
 _UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
 # What else stands in a name beside a node's: tools, forms, and what they are of.
 NOT_NODE = re.compile(
-    r"dmesg|kern(?:el)?|kmsg|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
+    r"dmesg|kern(?:el)?|kmsg|console|serial|sol|nvsmi|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
     r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|csv|tsv|xml|ps|aux|top"
     r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
     r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
@@ -182,7 +182,7 @@ _HASH = re.compile(r"[0-9a-f]{7,}|[0-9a-f]{8}-[0-9a-f-]{4,30}", re.I)
 _NO_LONE = re.compile(
     r"(?:rtx|gtx|mi)\d{2,4}\w?|g?[ahbv][1-8]00|a10|a16|a[34]0|h20|l4|l20|l40s?|t4|p40?|\w{0,3}xid-?\d.{0,4}|(?:py|python|cuda|torch|nccl|rocm|driver|dcgm|rev|rc|v|x|u"
     r"|utc|gmt|day|week|hour|h|m|s|top|tail|head|last|first|page|seg|exp|gpt|llama|qwen|mixtral|bert|vit|t|resnet|yolo|opt"
-    r"|ticket|jira|ops|sre|chg|req|issue|fig|no|nr|pid|world|dp|tp|pp|ep|cp|zero|bf|fp|int|jan|feb|mar|apr|may|jun|jul|aug|sep|oct"
+    r"|ticket|sev|sn|bug|question|screen|page|output|jira|ops|sre|chg|req|issue|fig|no|nr|pid|world|dp|tp|pp|ep|cp|zero|bf|fp|int|jan|feb|mar|apr|may|jun|jul|aug|sep|oct"
     r"|nov|dec|mon|tue|wed|thu|fri|sat|sun|lvl|level|phase|seed|cfg|config|model|variant|trial|pod|set|ecc|cmd|notes?|chat|paste|session|window|pane|shell)-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}",
     re.I,
 )  # fmt: skip

@@ -5,11 +5,12 @@ Shape    profiles(stacks) -> (file, node, Profile) a node
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from probes.catalog._profile import Profile
 from probes.catalog._stack_facts import ProcessStack
-from probes.catalog._stack_waits import waits_in
+from probes.catalog._stack_waits import GIVES_AWAY, Wait, waits_in
 
 LEAST = 2  # main processes of a node; judgement
 
@@ -23,4 +24,23 @@ def profiles(stacks: Iterable[tuple[str, str, ProcessStack]]) -> Iterator[tuple[
         waits = [waits_in(stack) for _, stack in some]
         loads = sum(one.kind == "data loader" or "data loader" in one.within for one in waits)
         if len(some) >= LEAST:
-            yield some[0][0], node, Profile(len(some), len(some), 0, "", (), "", False, loader=loads, looks=True)
+            syncs = [one for one in waits if one.kind == "device sync"]
+            at = Counter(one.at.short for one in syncs if one.at is not None).most_common(1)
+            held = Counter(_holder(stack, one) for (_, stack), one in zip(some, waits, strict=True))
+            held.pop("", None)
+            name, times = held.most_common(1)[0] if held else ("", 0)
+            yield (
+                some[0][0],
+                node,
+                Profile(
+                    len(some), len(some), len(syncs), at[0][0] if at else "", (), "", False,
+                    beside=times, beside_at=name, loader=loads, looks=True,
+                ),
+            )  # fmt: skip
+
+
+def _holder(stack: ProcessStack, waits: Wait) -> str:
+    """The thread that holds the interpreter's lock while the main thread needs it; "" for none."""
+    look = stack.look
+    held = look.holder and look.gil is False and not look.active and waits.kind not in GIVES_AWAY
+    return f"{look.holder} at {look.holder_at}" if held else ""

@@ -27,7 +27,7 @@ from probes.intake import bare_heads, bug_report
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike, may_be_lone
 from probes.intake.names import is_host
-from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in
+from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in, only_name
 from probes.intake.programs import is_command
 from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
@@ -53,6 +53,7 @@ _PROMPT = re.compile(
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
 _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
+_FAN_OUT = re.compile(r"(?:pdsh|clush|dsh|pssh|xdsh) {1,4}-[^\n]{1,1000}\n")
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
@@ -79,6 +80,8 @@ def parts_of(text: str) -> list[Part]:
         told = bug_report.sections(text)
         return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
     text = _SHELL.sub("", text)
+    if _FAN_OUT.match(text):  # typed, and copied without its prompt
+        text = f"$ {text}"
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
         head.pop()
@@ -198,7 +201,8 @@ def _turn(line: str, loop: frozenset[str]) -> str:
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
     """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
     for."""
-    names = names_in([line for line in body if line.strip()][:400], 0.8) if now.many else set()
+    rows = [line for line in body if line.strip()][:400] if now.many else []
+    names = names_in(rows, 0.8) or only_name(rows)
     text = "\n".join(bare_heads.undented(body)) + "\n"
     parts = (
         [Part((name,), "", mine) for name, mine in by_name(text, names).items()] if names else [Part(nodes, "", text)]

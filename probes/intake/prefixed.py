@@ -11,6 +11,7 @@ import re
 from probes.intake.names import is_address, looks_like_a_node
 
 MOST_NODES = 1_024
+_PART = re.compile(r"(?:mc|csrow|cpu|dimm|ch|mce|socket|core|disk|bank)\d{1,4}", re.I)  # of a node: edac-util's mc0:
 _PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80}|\d{1,3}(?:\.\d{1,3}){3}(?=:))(?:: |:$|/[\w.-]{1,80}\] )")
 
 
@@ -20,10 +21,18 @@ def names_in(head: list[str], share: float = 0.95) -> set[str]:
     names = set(found)
     if not found or len(found) < len(head) * share or len(names) > MOST_NODES:
         return set()
+    if all(map(_PART.fullmatch, names)):
+        return set()
     pods = sum(line.startswith("[pod/") for line in head) > len(head) // 2
     alike = {re.sub(r"\d+", "#", name) for name in names}
     numbered = all(any(c.isdigit() for c in name) for name in names)
     return names if pods or all(map(is_node, names)) or (len(names) > 1 and len(alike) == 1 and numbered) else set()
+
+
+def only_name(rows: list[str]) -> set[str]:
+    """The one name before all rows of a command that ran on many nodes: only one had something to say."""
+    names = {match[1] if (match := _PREFIX.match(line)) else "" for line in rows}
+    return names if len(names) == 1 and any(c.isdigit() for c in "".join(names)) else set()
 
 
 def is_node(name: str) -> bool:

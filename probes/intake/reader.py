@@ -30,6 +30,7 @@ from probes.intake.tools import (
     native_stacks,
     process_table,
     stuck_in_driver,
+    stuck_in_files,
     tools_of,
 )
 from probes.intake.tools._text import taken_at
@@ -80,8 +81,9 @@ class Reader:
             # Who takes the CPU, be it of the job or not.
             if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
                 self._tool(item, process_table.TOOL, known.text)
-            if known.kind == "ps" and stuck_in_driver.fits(known.text[:HEAD], item.name):
-                self._tool(item, stuck_in_driver.TOOL, known.text)
+            for tool in (stuck_in_driver.TOOL, stuck_in_files.TOOL) if known.kind == "ps" else ():
+                if tool.fits(known.text[:HEAD], item.name):
+                    self._tool(item, tool, known.text)
             if known.kind == "ps" and launch.tells(known.text[:HEAD]):
                 self._tool(item, launch.TOOL, known.text)
             if known.kind == "process" and (stuck := stuck_in_driver.of_extracts(extracts)) is not None:

@@ -478,6 +478,44 @@ LINES_OF_LAUNCHERS: Told = [
         "torchrun_failure",
         {"about": (3,), "code": -9, "peer": "gpu-b"},
     ),
+    (
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). Please update your driver",
+        "cuda_error",
+        {"name": "driver on your system is too old"},
+    ),
+    (
+        "ImportError: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /v/fa.so)",
+        "library_refused",
+        {"name": "ImportError"},
+    ),
+    (
+        "/opt/conda/bin/python: symbol lookup error: /v/libtorch_cuda.so: undefined symbol: ncclCommSplit",
+        "library_refused",
+        {"name": "symbol lookup error"},
+    ),
+    (
+        "Apr 14 02:09:11 ws2 systemd-oomd[812]: Killed /user.slice/user-1.slice/app.slice/train.scope due to memory "
+        "used (63921221632) / total (67108864000) being more than 90.00%",
+        "scheduler_kill",
+        {"name": "OOMKilled", "peer": "ws2"},
+    ),
+    ("OSError: Not enough disk space. Needed: 811.22 GiB (download: 1 GiB)", "disk_full", {"name": "No space left"}),
+    (
+        "RuntimeError: [enforce fail at inline_container.cc:603] . unexpected pos 3191884736 vs 3191884624",
+        "write_cut",
+        {"name": "unexpected pos 3191884736 vs 3191884624"},
+    ),
+    (
+        "RuntimeError: [enforce fail at inline_container.cc:783] . PytorchStreamWriter failed writing file data/7: "
+        "file write failed",
+        "write_cut",
+        {"name": "PytorchStreamWriter failed"},
+    ),
+    (
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        "shm_full",
+        {"name": "bus error"},
+    ),
     ("OSError: [Errno 28] No space left on device: '/scratch/ckpt/a.pt'", "disk_full", {"where": "/scratch/ckpt/a.pt"}),
     ("OSError: [Errno 122] Disk quota exceeded: '/home/a/x'", "disk_full", {"name": "Disk quota exceeded"}),
     ("Max locked memory         65536                65536                bytes", "memlock", {"more.bytes": 65536}),

@@ -18,12 +18,28 @@ from probes.diagnosis.whose import rank_of
 CAUSE = "cpu.gil_contention"
 MOST = 0.5  # of the samples that hold the lock; judgement
 LOOKS, MOST_LOOKS = 6, 0.6  # of the dumps of stacks; judgement
+NAMELESS = 3  # looks at a process of which no rank is known; judgement
 SAMPLES = 50  # fewer are chance; judgement
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     found = list(_in_profiles(evidence))
     yield from found or _in_looks(evidence)
+    for seen in evidence.of("rank.profile"):
+        profile = seen.facts
+        if profile.looks and profile.beside >= NAMELESS and profile.beside >= MOST_LOOKS * profile.total:
+            says = (
+                f"thread {profile.beside_at} holds the interpreter's lock in {profile.beside} of {profile.total} looks"
+            )
+            yield Hypothesis(
+                CAUSE,
+                {"node": seen.node} if seen.node else {},
+                f"A process of the job: {says}, and its main thread needs it",
+                (Reason(says, seen.ref),),
+                ("lock_held_twice",),
+                would_change=("a look at which the main thread holds the lock and goes on",),
+                nodes=frozenset({seen.node} if seen.node else ()),
+            )
 
 
 def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -74,7 +74,8 @@ def _on(evidence: Evidence, here: NodeCpu, top: int) -> Iterator[Hypothesis]:
     pressed = here.pressure is not None and (here.pressure.some_avg10 or 0.0) > 20
     used = sum(one.cpu or 0.0 for one in some)
     busy = used >= FULL * 100 * len(cpus) and whole > 2 * len(cpus)  # on few CPUs of many, and those have no time left
-    full = cpus <= here.full and len(here.free) >= len(cpus)
+    # Others that are told hardly do anything: as many as these, or all of some.
+    full = cpus <= here.full and (len(here.free) >= len(cpus) or (len(here.free) > 1 and here.full == cpus))
     if full:
         because.append(
             Reason(f"CPUs {spans} have no idle time, and {ranges_of(here.free)} hardly do anything", some[0].ref)

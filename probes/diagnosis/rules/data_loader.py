@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._log_events import LogEvent, RankLog
 from probes.catalog._stack_waits import Wait, waits_in
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.log_evidence import node_of
 from probes.diagnosis.rules import _loader_signs as loader_signs
 from probes.diagnosis.step_times import late_rank, starved, step_times
 from probes.diagnosis.suspects import Suspect, ranks_said, seen_twice, shared, standing
@@ -31,6 +33,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from by_times or _most_in_loader(evidence) or loader_signs.judge(evidence)
     for event, log, seen in evidence.job.said("loader_killed", "loader_timeout"):
         if event.rank is None:
+            if event.kind == "loader_timeout":  # whoever wrote it: no batch came
+                yield _timed_out(evidence, event, log, seen)
             continue
         view = evidence.job.view(event.rank)
         yield Hypothesis(
@@ -42,6 +46,18 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({event.rank}),
             nodes=frozenset({view.node}),
         )
+
+
+def _timed_out(evidence: Evidence, event: LogEvent, log: RankLog, seen: Seen) -> Hypothesis:
+    node = node_of(evidence, (event, log, seen))
+    return Hypothesis(
+        CAUSE,
+        {"node": node} if node else {},
+        "A rank waited too long for a batch of its data loader",
+        (quoted(event, log, seen),),
+        ("loader_in_log",),
+        nodes=frozenset({node}),
+    )
 
 
 def _by_step_times(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -39,7 +39,15 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("room on it at a second look",),
         )
     yield from _quotas(evidence)
-    yield from told(evidence, _says, CAUSE, "a file system has no room", "disk_full_told", _without_room(evidence))
+    full = _without_room(evidence)
+    yield from told(evidence, _says, CAUSE, "a file system has no room", "disk_full_told", full)
+    if not any(_says(event) for event, _, _ in evidence.job.events):
+        signal = "write_cut_on_full" if full else "write_cut"
+        yield from told(evidence, _cut, CAUSE, "a checkpoint was cut off while it was written", signal, full)
+
+
+def _cut(event: LogEvent) -> bool:
+    return event.kind == "write_cut"
 
 
 def _quotas(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -98,7 +98,7 @@ def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
                 views,
                 f"The program waits for its device in {share}{where}",
                 (Reason(f"{share} are in a synchronisation with the device{where}", seen.ref),),
-                "sync_in_profile",
+                "in_device_sync_once" if profile.looks else "sync_in_profile",  # a job that stands looks the same
             )
 
 

@@ -17,6 +17,7 @@ TOO_OLD = (
     "driver on your system is too old",
     "forward compatibility was attempted",
     "CUDA driver version",
+    "unsupported display driver",  # cudaErrorSystemDriverMismatch, 803
     "PTX was compiled",
     "unsatisfied condition: cuda",  # nvidia-container-cli: the image asks for a newer driver
     "unsatisfied condition: driver",
@@ -54,8 +55,13 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 def _not_loaded(evidence: Evidence) -> Iterator[Hypothesis]:
     """Ranks that the loader refused a library, or whose libraries say that they do not fit together."""
     by_node: dict[str, list[Said]] = {}
-    for one in evidence.job.said("traceback"):
+    steps: dict[int, int] = {}
+    for event, log, _ in evidence.job.said("progress"):
+        steps[id(log)] = max(steps.get(id(log), 0), event.last_place)
+    for one in evidence.job.said("traceback", "library_refused"):
         text = one[0].text
+        if one[0].kind == "library_refused" and one[0].last_place < steps.get(id(one[1]), 0):
+            continue  # it went on without that library
         if not one[0].secondary and any(words in text for words in NOT_LOADED) and OF_THE_NODE.search(text):
             by_node.setdefault(node_of(evidence, one), []).append(one)
     for node, said in by_node.items():

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from probes.catalog._stack_facts import ProcessStack
+from probes.catalog._stack_waits import GIVES_AWAY
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.rules import _lock_profiles as lock_profiles
 from probes.diagnosis.suspects import ranks_said, shared
 
 CAUSE = "cpu.gil_contention"
-# Native code that waits for other ranks or for the device gives the lock away: nobody is held up by who takes it.
-GIVES_AWAY = ("collective", "p2p", "barrier", "store", "start", "destroy", "device sync", "sleep", "stopped")
 MOST = 4
 CROWD = 2  # judgement: one thread that computes takes its turns; several leave little to the main thread
 

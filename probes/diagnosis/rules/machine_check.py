@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.log_evidence import node_of
 from probes.diagnosis.times import times_of
 
 CAUSE = "host.machine_check"
@@ -27,17 +29,20 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 old = times.old(seen.node, event.last_at, event.last)
                 if signal and old != "yes":
                     rank = _by_bus_error(evidence, seen.node) if signal == "machine_check_uncorrected" else None
-                    yield _found(seen, finding, (signal, "fault_before_job") if old else (signal,), rank)
-    for seen, finding in evidence.findings("host.hardware_error"):
-        rank = _by_bus_error(evidence, seen.node)
-        signals = ("hardware_log_uncorrected",) if rank is None else ("hardware_log_uncorrected", "bus_error_there")
-        yield _found(seen, finding, signals, rank)
-    for seen, finding in evidence.findings("host.hardware_counted"):
-        rank = _by_bus_error(evidence, seen.node)
-        signals = (
-            ("hardware_counted_since_boot",) if rank is None else ("hardware_counted_since_boot", "bus_error_there")
-        )
-        yield _found(seen, finding, signals, rank)
+                    nameless = signal == "machine_check_uncorrected" and rank is None and _nameless(evidence)
+                    signals = (signal, "bus_error_there") if nameless and not old else (signal,)
+                    one = _found(seen, finding, (*signals, "fault_before_job") if old else signals, rank)
+                    yield dataclasses.replace(one, nodes=one.nodes | {seen.node, ""}) if nameless else one
+    for code, signal in (
+        ("host.hardware_error", "hardware_log_uncorrected"),
+        ("host.hardware_counted", "hardware_counted_since_boot"),
+    ):
+        for seen, finding in evidence.findings(code):
+            rank = _by_bus_error(evidence, seen.node)
+            nameless = rank is None and _nameless(evidence)
+            signals = (signal, "bus_error_there") if rank is not None or nameless else (signal,)
+            one = _found(seen, finding, signals, rank)
+            yield dataclasses.replace(one, nodes=one.nodes | {seen.node, ""}) if nameless else one
 
 
 def _by_bus_error(evidence: Evidence, node: str) -> int | None:
@@ -48,6 +53,15 @@ def _by_bus_error(evidence: Evidence, node: str) -> int | None:
             found |= set(event.about) or ({event.rank} if event.rank is not None else set())
     here = {rank for rank in found if node and evidence.job.view(rank).node == node}
     return here.pop() if len(here) == 1 else None
+
+
+def _nameless(evidence: Evidence) -> bool:
+    """Whether a process of which no rank and no node is told ended by SIGBUS."""
+    ends = evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill")
+    return any(
+        event.code in (-7, 135) and not event.about and event.rank is None and not node_of(evidence, (event, log, seen))
+        for event, log, seen in ends
+    )
 
 
 def _signal(code: str, finding: Finding, text: str) -> str:

@@ -13,7 +13,7 @@ from probes.diagnosis.times import ZONES_S, apart, local, times_of
 CAUSE = "host.memory_oom_kill"
 KILLED = (-9, 137)
 SAME_S, QUARTER_S = 120.0, 900.0  # judgement: launchers look every second; zones differ by quarters of hours
-TRAINS = ("python", "pt_", "torchrun", "deepspeed", "accelerate")
+TRAINS = ("python", "pt_", "torchrun", "deepspeed", "accelerate", "ray::")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -8,7 +8,7 @@ from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.times import MARGIN_S, Times, apart, local, times_of
+from probes.diagnosis.times import MARGIN_S, STEP_S, Times, apart, local, times_of
 
 CAUSE = "host.rebooted"
 SHORT = 0.1  # of the peers' uptime, judgement
@@ -72,7 +72,12 @@ def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
     for seen in evidence.of("host.boots"):
         boots = seen.facts
         if boots.utc and times.first[0] is None and not _alone(booted, seen.node, boots.booted):
-            continue  # the job's own times have no zone: it may have begun after this boot
+            # The job's own times have no zone: it may have begun after this boot, unless both are of one zone.
+            together = [node for node, at in booted.items() if abs(at - (boots.booted or 0.0)) < LONG_S]
+            if len(together) < 2 and _between(times, boots.booted):
+                says = f"{seen.node or 'the node'} booted at {boots.stamp} UTC, between the job's first and last line"
+                yield _found(seen.node, f"{says}, if the log's times are UTC too", seen.ref, "booted_within_printed")
+            continue
         if boots.booted is not None and _within(
             evidence, times, seen.node, boots.booted if boots.utc else None, boots.stamp
         ):
@@ -81,6 +86,13 @@ def _boots(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
         elif boots.crashed:
             says = f"the last boot of {seen.node or 'the node'} followed a crash, says last"
             yield _found(seen.node, says, seen.ref, "crashed_before_boot")
+
+
+def _between(times: Times, at: float | None) -> bool:
+    first, last = times.first[1], times.last_sign[1]
+    if at is None or first is None or last is None:
+        return False
+    return apart(at, first) > MARGIN_S and apart(last, at) > -STEP_S
 
 
 def _alone(booted: Mapping[str, float], node: str, at: float | None) -> bool:
@@ -124,8 +136,19 @@ def _uptimes(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
     for node, (seconds, seen) in up.items():
         if usual > LONG_S and seconds < usual * SHORT:
             says = f"{node or 'a node'} is up for {seconds / 3600:.1f} h, the others for {usual / 3600:.0f} h"
-            longer = ("uptime_above_job",) if ran is not None and seconds > ran + MARGIN_S else ()
-            yield _found(node, says, seen.ref, "uptime_below_peers", *longer)
+            longer = (
+                ran is not None and seconds > ran + MARGIN_S and not _since_start(times, seen.facts.of_day, seconds)
+            )
+            yield _found(node, says, seen.ref, "uptime_below_peers", *(("uptime_above_job",) if longer else ()))
+
+
+def _since_start(times: Times, of_day: float | None, uptime: float) -> bool:
+    """Whether the boot was after the job's first line, by the clock that uptime prints: the job may have stood, or been
+    over, for long when somebody asked."""
+    first = times.first[1]
+    if of_day is None or first is None or uptime > LONG_S / 2:
+        return False
+    return uptime < (of_day - first) % LONG_S <= LONG_S / 2
 
 
 def _long(seconds: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._cluster_facts import TRAINS
+from probes.diagnosis.cluster import node_of_pod
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, address, node_called, node_of
@@ -26,16 +28,19 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     times = times_of(evidence)
     killed = [one for one in evidence.job.said("scheduler_kill") if _for_memory(one) and not _old(times, one)]
     named = {_node(evidence, one) for one in killed} - {""}
+    told: set[tuple[str, frozenset[int]]] = set()
     for one in killed:
-        # A line that names no node tells of the one that another line names.
-        if _node(evidence, one) or not named:
-            yield _hypothesis(
-                evidence,
-                one,
-                MEMORY,
-                "a process of the job was killed for memory, says the scheduler",
-                "memory_kill_told",
-            )
+        # A line that names no node tells of the one that another line names; of two about one node one is enough.
+        about = (_node(evidence, one), frozenset(one[0].about))
+        if (about[0] or not named) and about not in told:
+            told.add(about)
+            says, signal = "a process of the job was killed for memory, says the scheduler", "memory_kill_told"
+            if _of_another(evidence, one):
+                says, signal = (
+                    "a kill for memory is told, and the kernel killed no process of a job",
+                    "memory_kill_of_another",
+                )
+            yield _hypothesis(evidence, one, MEMORY, says, signal)
     yield from _short(evidence)
     lost = [one for one in evidence.job.said("scheduler_kill") if one[0].name in LOST]
     lost = [one for one in lost if not _old(times, one)]
@@ -81,9 +86,19 @@ def _for_memory(one: Said) -> bool:
     return one[0].name.startswith(OUT_OF_MEMORY) or one[0].more.get("short_of") == "memory"
 
 
+def _of_another(evidence: Evidence, one: Said) -> bool:
+    """Words that name nobody, where the kernel names only victims that no training uses."""
+    event = one[0]
+    if event.name != "OOMKilled" or event.about or event.peer or event.more:
+        return False
+    kills = [kill for seen in evidence.of("host.kernel_log") for kill in seen.facts.oom_kills]
+    return bool(kills) and not any(kill.process.startswith(TRAINS) for kill in kills)
+
+
 def _node(evidence: Evidence, one: Said) -> str:
     host = address(one[0].peer)
-    return node_called(evidence, host) or host or node_of(evidence, one)
+    node = node_called(evidence, host) or host or node_of(evidence, one)
+    return node_of_pod(evidence, node) or node
 
 
 def _hypothesis(

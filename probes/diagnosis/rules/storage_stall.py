@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 
 from probes.catalog._stack_waits import waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.going_on import steps_to_the_look
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, node_of
 from probes.diagnosis.rules._merge import as_one
@@ -17,6 +19,8 @@ CAUSE = "host.storage_stall"
 SIGNALS = {
     "host.nfs_silent": "storage_silent",
     "host.disk_silent": "storage_silent",
+    "host.tasks_wait_for_server": "tasks_wait_for_server",
+    "host.tasks_wait_for_file": "tasks_wait_for_file",
 }
 # Functions and modules of file systems and disks in which a hung task waits.
 OF_STORAGE = ("nfs", "rpc", "sunrpc", "lustre", "ptlrpc", "ldlm", "ll_", "osc", "mdc", "lov", "ceph", "beegfs", "cifs",
@@ -44,13 +48,20 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from (one for one in by_server if "node" not in one.subject)
     hung = [one for one in told if one.signals[0] == "storage_hung_task"]
     yield from as_one(hung, (), "%d more tasks hang so")
-    yield from (one for one in told if one not in of_servers and one not in hung)
+    disks = [one for one in told if one not in of_servers and one not in hung]
+    yield from as_one(
+        [_of_drive(one) for one in disks if "device" in one.subject], ("node", "device"), "%d more say so"
+    )
+    yield from (one for one in disks if "device" not in one.subject)
+    goes_on = bool(steps_to_the_look(evidence))  # then whoever was seen to wait has got what it waited for
     for seen, finding in evidence.findings(*SIGNALS):
-        if finding.severity == "bad":
+        if goes_on and finding.code.startswith("host.tasks_wait"):
+            continue
+        if finding.severity == "bad" or finding.code == "host.tasks_wait_for_file":
             subject = {key: finding.subject[key] for key in ("mount", "device", "server") if key in finding.subject}
             yield Hypothesis(
                 CAUSE,
-                {"node": seen.node, **subject},
+                {**({"node": seen.node} if seen.node else {}), **subject},
                 f"Storage of {seen.node or 'a node'} does not answer: {finding.says}",
                 (Reason(finding.says, seen.ref),),
                 (SIGNALS[finding.code],),
@@ -72,6 +83,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 ranks=frozenset({rank}),
                 nodes=frozenset({view.node}),
             )
+
+
+def _of_drive(one: Hypothesis) -> Hypothesis:
+    """nvme1n1p2 is a part of the drive nvme1, of which its controller writes."""
+    drive = re.match(r"nvme\d{1,4}", str(one.subject["device"]))
+    return dataclasses.replace(one, subject=dict(one.subject) | {"device": drive[0]}) if drive else one
 
 
 def _told(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.cpus import THREAD_NAMES as NAMES
 from probes.diagnosis.cpus import NodeCpu, Runner, busiest, cpu_set, decides
 
 CAUSE = "cpu.thread_oversubscription"
@@ -14,7 +15,6 @@ BESIDE = 25.0  # percent of each CPU that another program takes: then that is th
 SLICE = 8  # CPUs: what a scheduler gives to a rank, and no mistake of a mask; judgement
 SPINS = 25.0  # percent of the samples in an OpenMP runtime itself; judgement
 WANTED = ("run delay of the ranks: none", "OMP_NUM_THREADS set to CPUs per rank, and the same load")
-NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -49,7 +49,8 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     threads = sum(one.threads or 0 for one in mine)
     used = sum(one.cpu or 0.0 for one in mine)
     others = busiest(here.others())
-    asked = [int(value) for key, value in (here.env or {}).items() if key in NAMES and value.isdecimal()]
+    told = [*(here.env or {}).items(), *(pair for env in here.asked.values() for pair in env.items())]
+    asked = [int(value) for key, value in told if key in NAMES and value.isdecimal()]
     ranks = len({one.rank for one in mine if one.rank is not None and one.rank >= 0}) or sum(
         not one.worker for one in mine
     )
@@ -58,6 +59,8 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     # Nobody told the threads, but far more want to run than there are processes of the job.
     many = many or (not threads and (here.runnable or 0) > max(THREADS * cpus, 2 * len(mine)))
     crowded = max(here.runnable or 0, here.load1 or 0.0) > RUNNING * cpus
+    if not mine and not others and crowded and max(asked, default=0) >= cpus:
+        yield _by_setting(here, cpus, max(asked))
     if not mine or not (many or (crowded and used > 50 * cpus)) or (others and others[0][1] > BESIDE * cpus):
         return
     if sum(cpu for _, cpu, _ in others) > used:  # the cores are others': the job's own threads do not fill them
@@ -92,6 +95,19 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         would_change=WANTED,
         ranks=here.late_ranks if proven else frozenset(),
         nodes=frozenset({here.node}) if proven and here.node else frozenset(),
+    )  # fmt: skip
+
+
+def _by_setting(here: NodeCpu, cpus: int, asked: int) -> Hypothesis:
+    """No process is told; but one rank alone asks for all CPUs, and far more tasks run or wait than there are."""
+    crowd = Reason(
+        f"{max(here.runnable or 0, here.load1 or 0.0):g} tasks run or wait on {cpus} CPUs",
+        here.refs.get("runnable", here.refs.get("load1", "")),
+    )
+    return Hypothesis(
+        CAUSE, {"node": here.node} if here.node else {},
+        f"Each rank on {here.node or 'a node'} may start {asked} threads, and the node has {cpus} CPUs",
+        (crowd,), ("threads_by_setting",), would_change=WANTED,
     )  # fmt: skip
 
 

@@ -67,9 +67,10 @@ def read(text: str) -> Boots:
     booted: list[tuple[float, str]] = []
     utc = crashed = False
     uptime: float | None = None
+    of_day: float | None = None
     for line in lines_of(text[:262_144], 400):
         if found := _UP.match(line):
-            uptime = _seconds(found)
+            uptime, of_day = _seconds(found), _of_day(found[1])
         elif found := _LIST.match(line):
             utc = found[4] in ("UTC", "GMT")
             booted += _at(found[3], "%Y-%m-%d %H:%M:%S")
@@ -90,7 +91,12 @@ def read(text: str) -> Boots:
     booted.sort(reverse=True)
     last = booted[0] if booted else (None, "")
     before = booted[1][0] if len(booted) > 1 else None
-    return Boots(last[0], utc, uptime, before, crashed, clean(last[1]))
+    return Boots(last[0], utc, uptime, before, crashed, clean(last[1]), of_day)
+
+
+def _of_day(clock: str) -> float:
+    parts = [float(part) for part in clock.split(":")]
+    return sum(part * unit for part, unit in zip(parts, (3600.0, 60.0, 1.0), strict=False))
 
 
 def _seconds(found: re.Match[str]) -> float:

@@ -2,7 +2,7 @@
 
 Source   Compute Engine: operationType (compute.instances.preempted, .hostError, .terminateOnHostMaintenance,
          .guestTerminate); EC2: EventBridge's "detail-type", describe-instances' StateReason and StateTransitionReason,
-         describe-spot-instance-requests' Status.Code; Azure: Scheduled Events' EventType;
+         describe-spot-instance-requests' Status.Code, spot/instance-action; Azure: Scheduled Events' EventType;
          Karpenter's interruption controller
 Shape    facts cluster.events: nodes as they are called there
 Errors   ParseError when none of these is in it
@@ -30,19 +30,26 @@ _AMAZON = re.compile(
     r"|instance-terminated-(?:by-price|no-capacity|capacity-oversubscribed|by-service)"
 )
 _AZURE = re.compile(r'"EventType"\s{0,4}:\s{0,4}"(?:Preempt|Reboot|Redeploy|Terminate)"')
+_ACTION = re.compile(
+    r'^\s{0,40}\{\s{0,8}"action"\s{0,4}:\s{0,4}"(?:terminate|stop|hibernate)"\s{0,4},\s{0,8}"time"'
+)  # IMDS
 _KARPENTER = re.compile(r'"messageKind"\s{0,4}:\s{0,4}"(?:spot_interrupted|instance_terminated|instance_stopped)"')
+_WHEN = ("insertTime", "endTime", "timestamp", "time")
 _NAMES = ("PrivateDnsName", "Name", "instance-id", "InstanceId", "resourceName")
 
 
 def _fits(head: str, name: str) -> bool:
-    return any(one.search(head) for one in (_GOOGLE, _AMAZON, _AZURE, _KARPENTER)) and '"involvedObject"' not in head
+    return (
+        any(one.search(head) for one in (_GOOGLE, _AMAZON, _AZURE, _KARPENTER, _ACTION))
+        and '"involvedObject"' not in head
+    )
 
 
 def read(text: str) -> Cluster:
     found = Gathered()
     if text.lstrip()[:1] in "{[":
-        for one in _objects(text):
-            _object(found, one)
+        for one, at in _objects(text):
+            _object(found, one, at)
     else:
         for line in lines_of(text[:4_194_304], 2000):
             if (kind := _GOOGLE.search(line)) and (names := _TARGET.findall(line[kind.end() :])):
@@ -56,8 +63,9 @@ def _gone(found: Gathered, node: str, kind: str, text: str, at: float | None) ->
     found.event("node", node, "InstanceTerminated", f"{kind}: {text}", node, at)
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every object of a document, the outer ones first; of several documents each."""
+def _objects(text: str) -> Iterator[tuple[dict[str, Any], float | None]]:
+    """Every object of a document with its time, or the time of the one around it; the outer ones first. Of several
+    documents each."""
     decoder, at = json.JSONDecoder(), 0
     while at < len(text) and at < 16_777_216:
         while at < len(text) and text[at] in " \t\r\n,":
@@ -66,21 +74,22 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             said, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             return
-        todo, seen = deque([said]), 0
+        todo: deque[tuple[Any, float | None]] = deque([(said, None)])
+        seen = 0
         while todo and seen < 200_000:
-            one, seen = todo.popleft(), seen + 1
+            (one, around), seen = todo.popleft(), seen + 1
             if isinstance(one, list):
-                todo += one[:20_000]
+                todo += [(inner, around) for inner in one[:20_000]]
             elif isinstance(one, dict):
-                yield one
-                todo += [inner for inner in one.values() if isinstance(inner, dict | list)]
+                own = next((moment(one[key]) for key in _WHEN if isinstance(one.get(key), str)), around)
+                yield one, own
+                todo += [(inner, own) for inner in one.values() if isinstance(inner, dict | list)]
 
 
-def _object(found: Gathered, one: dict[str, Any]) -> None:
+def _object(found: Gathered, one: dict[str, Any], at: float | None) -> None:
     found.rows += 1
     words = {key: value for key, value in one.items() if isinstance(value, str)}
     flat = " ".join(words.values())[:4000]
-    at = next((moment(words[key]) for key in ("insertTime", "endTime", "timestamp", "time") if key in words), None)
     if kind := _GOOGLE.search(flat):
         target = words.get("targetLink") or words.get("resourceName") or flat
         if named := re.search(r"instances/([a-z][a-z0-9-]{1,62})", target):
@@ -88,6 +97,8 @@ def _object(found: Gathered, one: dict[str, Any]) -> None:
     elif words.get("EventType") in ("Preempt", "Reboot", "Redeploy", "Terminate"):
         for node in one.get("Resources") or []:
             _gone(found, str(node)[:120].rpartition("/")[2].lstrip("_"), words["EventType"], "", at)
+    elif words.get("action") in ("terminate", "stop", "hibernate") and one.keys() <= {"action", "time"} and at:
+        _gone(found, "", f"spot instance-action {words['action']}", "", at)
     elif words.get("messageKind") in ("spot_interrupted", "instance_terminated", "instance_stopped"):
         node = one.get("Node") or one.get("node")
         name = node.get("name") if isinstance(node, dict) else node

@@ -26,6 +26,7 @@ _ROW = re.compile(
 _MOUNT = re.compile(r"(\S{1,300}) on (/\S{0,300}) type (\w[\w.]{1,20}) \(([^)]{1,600})\)")
 _PROC = re.compile(r"(\S{1,300}) (/\S{0,300}) (\w[\w.]{1,20}) ((?:rw|ro)(?:,\S{1,600})?) 0 0")
 _UNITS = {"": 1024, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
+IMAGES = ("/dev/loop", "/dev/sr", "/dev/cdrom")  # full by nature
 PSEUDO = frozenset(("proc", "sysfs", "cgroup", "cgroup2", "devpts", "squashfs", "iso9660", "devtmpfs", "efivarfs"))
 
 
@@ -96,7 +97,7 @@ def _json_rows(text: str) -> list[Disk]:
             percent = next((str(one[key]) for key in _PERCENTS if one.get(key) is not None), "").rstrip("%")
             if mount.startswith("/") and re.fullmatch(r"\d{1,3}(?:\.\d{1,4})?", percent):
                 device = str(one.get("filesystem") or one.get("source") or "")
-                if not device.startswith("/dev/loop"):
+                if not device.startswith(IMAGES):
                     disks = Disk(
                         clean(mount)[:300],
                         "",
@@ -126,7 +127,7 @@ def _row(row: re.Match[str], inodes: bool, disks: list[Disk], shm: list[SharedMe
     size, free = _bytes(row[3]), _bytes(row[5])
     if point == "/dev/shm" and not inodes:
         shm.append(SharedMemory((), "ok", size, percent))
-    elif device.startswith("/dev/loop") or point.startswith(("/snap/", "/sys/", "/proc/")) or kind in PSEUDO:
+    elif device.startswith(IMAGES) or point.startswith(("/snap/", "/sys/", "/proc/")) or kind in PSEUDO:
         return  # images are full by nature
     elif inodes:
         disks.append(Disk(point, kind, device, False, False, "ok", None, None, None, percent))

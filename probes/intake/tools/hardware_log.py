@@ -26,6 +26,11 @@ _RAS = re.compile(
     r" (\d{1,9}) (Corrected|Uncorrected|Fatal|Deferred) error(?:\(s\))?: ([^\n]{1,200})"
 )
 _RASD = re.compile(r"(mc_event|mce_record|aer_event|arm_event|extlog_mem_event): ([^\n]{1,300})")
+_RAS_HEAD = re.compile(r"^(?:Memory controller events|PCIe AER events|MCE events|Extlog events)(?: summary)?:", re.M)
+_RAS_MCE = re.compile(  # ras-mc-ctl --errors
+    r"\d{1,9} (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[^\n]{0,12} error: ([^,\n]{1,120}),"
+    r"[^\n]{0,300}?\bmci (\w{0,20}[Uu]ncorrected\w{0,20})"
+)
 _EDAC = re.compile(r"(mc\d{1,3}): ([^\n]{0,80}?)(\d{1,12}) (Corrected|Uncorrected) Errors?")
 _SYSFS = re.compile(r"\S{0,200}?\b(mc\d{1,3})(?:/\S{1,80})?/(ce|ue)_count:? ?(\d{1,12})$")  # grep -H in /sys
 _MCE = re.compile(r"(?:MCE \d{1,6}|Hardware event\. This is not a software error)")
@@ -40,7 +45,7 @@ def _fits(head: str, name: str) -> bool:
         bool(_SEL.match(line) or _SUMMARY.match(line) or _EDAC.match(line) or _RAS.search(line) or _SYSFS.match(line))
         for line in lines
     )
-    if lines and (count * 2 >= len(lines) or "Memory controller events summary" in head[:400]):
+    if lines and (count * 2 >= len(lines) or _RAS_HEAD.search(head[:400])):
         return True
     if _RACADM.search(head[:16384]) or (
         '"MessageId"' in head[:16384] and _REDFISH.search(head) and _CREATED.search(head)
@@ -112,6 +117,8 @@ def _events(text: str) -> Iterator[tuple[str, HardwareError]]:
                 "rasdaemon",
                 HardwareError(_kind(found[3]), where[:60], int(found[2]), found[1], f"{found[3]} {found[4]}"),
             )
+        elif found := _RAS_MCE.match(line):
+            yield "rasdaemon", HardwareError("uncorrected", "MCE", 1, found[1], found[2])
         elif found := _EDAC.match(line):
             where = f"{found[1]} {found[2].strip(': ')}".strip()
             yield "edac-util", HardwareError(_kind(found[4]), where[:60], int(found[3]), "", f"{found[4]} errors")

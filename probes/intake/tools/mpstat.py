@@ -17,6 +17,10 @@ from probes.intake.tools.pidstat import _SYSTEM, host
 from probes.intake.tools.process_table import by_cpu
 
 _MPSTAT = re.compile(r"\bCPU\s{1,8}%us(?:r|er)\s{1,8}%nice\s{1,8}%sys(?:tem)?\s{1,8}%iowait")
+_BARE = re.compile(  # a row of mpstat whose heading a tail took away
+    r"^(?:Average:|\d\d:\d\d:\d\d(?: [AP]M)?)\s{1,8}(?:all|\d{1,4})(?:\s{1,12}\d{1,3}[.,]\d\d){10}\s{0,8}$", re.M
+)
+_BARE_HEADS = "CPU %usr %nice %sys %iowait %irq %soft %steal %guest %gnice %idle"
 _VMSTAT = re.compile(r"^\s{0,4}r\s{1,20}b\s{1,20}swpd\s{1,20}free\s", re.M)
 _NODENAME = re.compile(r'"nodename"\s{0,4}:\s{0,4}"([\w.-]{1,80})"')
 _JSON = re.compile(r'^\s{0,8}\{\s{0,8}"sysstat"\s{0,4}:')
@@ -28,6 +32,8 @@ _SUMMARY = re.compile(
 def fits(head: str, name: str) -> bool:
     if head.lstrip()[:1] == "{":
         return bool(_JSON.match(head)) and '"cpu-load"' in head
+    if _BARE.match(head.lstrip()):
+        return True
     if not mentions(head, ("%us", "%idle", "swpd")):
         return False
     return bool(_MPSTAT.search(head) or _VMSTAT.search(head) or (len(head) < 4096 and _SUMMARY.search(head)))
@@ -40,7 +46,7 @@ def read(text: str) -> Load:
     cpus = int(system[2]) if system else None
     if _VMSTAT.search(text[:65536]):
         return _vmstat(text)
-    heads: list[str] = []
+    heads = _BARE_HEADS.split() if _BARE.match(text.lstrip()) else []
     rows: dict[str, dict[str, float]] = {}
     averaged: set[str] = set()
     for line in lines_of(text, 600):

@@ -16,6 +16,7 @@ from probes.intake.tools._text import host_in, number, refuse, whole
 
 MOST = 4096
 _SUMMARY = re.compile(r"^%?Cpu\(s\):(.{10,160})$")
+_RUNNING = re.compile(r"(\d{1,7}) running")
 _PART = re.compile(r"([\d.]{1,6})[ %]{1,2}(us|sy|ni|id|wa|hi|si|st)\b")
 _LOADS = re.compile(r"load averages?: ([\d.]{1,9}),? {1,2}([\d.]{1,9}),? {1,2}([\d.]{1,9})")
 _EACH = re.compile(r"^%?Cpu(\d{1,4})\s{0,4}:(.{10,160})$")  # top, after 1 was pressed: a line a CPU
@@ -50,15 +51,16 @@ def fits(head: str, name: str) -> bool:
 def read(text: str) -> Load:
     """The last screen: its summary, and its processes with the busiest first."""
     heads: dict[str, int] | None = None
-    each = 0
+    each, running = 0, None  # type: int, int | None
     rows: dict[int, Process] = {}
     idle: dict[int, float] = {}
     use, loads, top, fields_ = None, (None, None, None), False, 0  # type: CpuUse | None, tuple[float | None, ...], bool, int
     for line in lines_of(text, 2000):
         if found := _LOADS.search(line):
             loads = tuple(number(one) for one in found.groups())
-        elif line.startswith("Threads:"):  # top -H: a row a thread
-            each = 1
+        elif line.startswith(("Threads:", "Tasks:")):  # top -H: a row a thread
+            each = each or int(line.startswith("Threads:"))
+            running = int(told[1]) if (told := _RUNNING.search(line[:200])) else running
         elif found := _SUMMARY.match(line):
             use, top = _use(found[1]), True
         elif found := _EACH.match(line):
@@ -76,7 +78,7 @@ def read(text: str) -> Load:
     runnable = sum(one.state[:1] == "R" for one in busiest) if any(one.state for one in busiest) else None
     return load(
         load1=loads[0], load5=loads[1], load15=loads[2], cpu=use, processes=tuple(busiest[:400]),
-        runnable=runnable if top else None, **by_cpu(idle),
+        runnable=running if running is not None else runnable if top else None, **by_cpu(idle),
     )  # fmt: skip
 
 

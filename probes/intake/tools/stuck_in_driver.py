@@ -17,8 +17,8 @@ from probes.core import Finding, ParseError, clean, lines_of
 from probes.intake.tools import Tool
 
 MOST = 64
-_ROW = re.compile(r"\s{0,12}(?:[a-z_][\w.+-]{0,31} {1,20})?(\d{2,8}) ([^\n]{0,400})")
-_STATE = re.compile(r"(?<=\s)D[sl<N+]{0,4}(?=\s)")
+ROW = re.compile(r"\s{0,12}(?:[a-z_][\w.+-]{0,31} {1,20})?(\d{2,8}) ([^\n]{0,400})")
+STATE = re.compile(r"(?<=\s)D[sl<N+]{0,4}(?=\s)")
 _WHERE = re.compile(
     r"(?<=\s)((?:uvm_|nv_|nvidia_|os_acquire|os_wait|rm_|_nv\d|amdgpu|kfd_|drm_sched|svm_range)\w{0,60})"
 )
@@ -38,8 +38,8 @@ class StuckTasks:
 
 def _tasks(text: str) -> Iterator[StuckTask]:
     for line in lines_of(text, 600):
-        row = _ROW.match(line)
-        if row is None or not _STATE.search(f" {row[2]} "):
+        row = ROW.match(line)
+        if row is None or not STATE.search(f" {row[2]} "):
             continue
         what = _ASKS.search(row[2]) or _WHERE.search(f" {row[2]}")
         if what and "grep" not in row[2]:

@@ -57,6 +57,7 @@ _LIST = re.compile(
 )
 
 
+_ASKED = "driver_version"  # the heading of nvidia-smi --query-gpu=driver_version --format=csv
 _DRIVER = re.compile(r"[3-9]\d\d\.\d{2,3}(?:\.\d{2})?")
 _PIP = re.compile(r'"name": ?"([\w.-]{1,60})", ?"version": ?"([^"]{1,40})"')
 
@@ -79,6 +80,7 @@ def _fits(head: str, name: str) -> bool:
     if head.lstrip()[:1] == "[":
         return '"name"' in head[:400] and '"version"' in head[:400] and any(p.search(_rows(head)) for _, p in _PATTERNS)
     lines = [line for line in head[:32768].splitlines() if line.strip()][:200]
+    lines = lines[1:] if lines[:1] == [_ASKED] else lines
     if lines and len(set(lines)) == 1 and _DRIVER.fullmatch(lines[0].strip()):
         return True  # nvidia-smi --query-gpu=driver_version, modinfo -F version
     if 0 < len(lines) <= 12 and all(any(pattern.match(line) for _, pattern in _PATTERNS) for line in lines):
@@ -89,6 +91,7 @@ def _fits(head: str, name: str) -> bool:
 
 def read(text: str) -> Versions:
     found: dict[str, str] = {}
+    text = text.lstrip().removeprefix(f"{_ASKED}\n")
     if (alone := _DRIVER.match(text.strip())) is not None and len(set(text.split())) == 1:
         return Versions({"driver": alone[0]})
     if text.lstrip()[:1] == "[":
