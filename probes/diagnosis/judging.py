@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from probes.diagnosis import rules
 from probes.diagnosis.collectives import Stalls
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, Subject
 from probes.diagnosis.differences import Difference
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
@@ -202,7 +202,7 @@ def _advances(evidence: Evidence, failed: dict[str, str]) -> bool:
 
 
 def _checked(name: str, rule: Rule, hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
-    found = list(hypotheses)
+    found = [replace(one, subject=_known(one.subject)) if "" in one.subject.values() else one for one in hypotheses]
     for one in found:
         if one.cause not in rule.causes:
             raise ValueError(f"blames {one.cause}, which it does not declare")
@@ -211,3 +211,8 @@ def _checked(name: str, rule: Rule, hypotheses: Iterable[Hypothesis]) -> list[Hy
         if not one.because:
             raise ValueError(f"gives no reason for {one.cause}")
     return found
+
+
+def _known(subject: Subject) -> Subject:
+    """Without what nobody knows: a file of no node blames none."""
+    return {key: value for key, value in subject.items() if value != ""}

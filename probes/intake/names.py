@@ -141,8 +141,8 @@ def nodes_of(
     """Which folders are those of one node each. `hosts`: names that the content of files gave; `of_nodes`: folders that
     directly hold what is of a whole node, such as a kernel log.
 
-    A folder is one when its name is such a host, or reads like a node's, or when it and its neighbours differ in their
-    number only (lab-a1, lab-a2) and hold what is of a node.
+    A folder is one when its name is such a host, reads like a node's or is an address, or when it and its neighbours
+    differ in their number only (lab-a1, lab-a2) and hold what is of a node.
     """
     known, whole = set(hosts), set(of_nodes)
     found = set()
@@ -151,7 +151,9 @@ def nodes_of(
         name = folder.name
         if not name:
             continue
-        if name in known or name.partition(".")[0] in known or looks_like_a_node(name) or _says_so(name):
+        if name in known or name.partition(".")[0] in known or is_address(name):
+            found.add(folder)
+        elif looks_like_a_node(name) or _says_so(name):
             found.add(folder)
         elif _HOST.fullmatch(name) and not _OTHER.match(name):
             neighbours.setdefault((folder.parent, re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)), set()).add(folder)

@@ -201,12 +201,13 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
                 if event.where.partition(":")[0] in {v.hca for v in views}
             ]
         )
-        used = used or any(_configured(view) for view in views)
+        lost = lost_switches(evidence) if kind == "hca" else ()
+        used = used or bool(lost) or any(_configured(view) for view in views)
         what = f"{name} is down or lost" if kind == "switch" else f"The switch of {name} is down or lost"
         subject: dict[str, str | int] = (
             {"switch": name} if kind == "switch" else {"hca": views[0].hca, "port": views[0].port}
         )
-        if kind == "hca" and len(lost := lost_switches(evidence)) == 1:
+        if len(lost) == 1:
             subject, what = {"switch": lost[0]}, f"{lost[0]} is down or lost"
         yield Hypothesis(
             SWITCH,

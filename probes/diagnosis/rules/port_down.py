@@ -167,13 +167,13 @@ def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere:
         against = (Reason("the recorders of the ranks show work that ended a moment ago", seen.ref),)
     return Hypothesis(
         CAUSE,
-        {"node": seen.node, "hca": hca, "port": port},
-        f"Port {port} of {hca} on {seen.node} {finding.says.partition(' ')[2]}",
+        ({"node": seen.node} if seen.node else {}) | {"hca": hca, "port": port},
+        f"Port {port} of {hca} on {seen.node or 'a node'} {finding.says.partition(' ')[2]}",
         tuple(because),
         tuple(dict.fromkeys(signals)),
         against=against,
         would_change=("the port ACTIVE at a second look", "a topology in which this port has no cable"),
-        nodes=frozenset({seen.node}),
+        nodes=frozenset({seen.node} - {""}),
     )
 
 
