@@ -25,13 +25,13 @@ def states(down: int | None) -> str:
     return "".join(f"mlx5_{n}/ports/1/state:{'1: DOWN' if n == down else '4: ACTIVE'}\n" for n in range(4))
 
 
-def test_the_node_that_was_started_with_another_run_id_is_named(tmp_path: Path) -> None:
+def test_who_was_started_with_another_run_id_is_named(tmp_path: Path) -> None:
     files = {f"kb-{n}.err": AGENT.format(n=n, run="old" if n == 2 else "new") for n in range(1, 5)}
     found = told(tmp_path, files)
     assert (found.cause, found.subject) == ("fw.rendezvous_failed", {"node": "kb-2"})
 
 
-def test_of_two_nodes_that_differ_in_their_run_id_none_is_named(tmp_path: Path) -> None:
+def test_of_two_that_differ_in_their_run_id_none_is_named(tmp_path: Path) -> None:
     found = told(tmp_path, {f"kb-{n}.err": AGENT.format(n=n, run=f"run{n}") for n in (1, 2)})
     assert (found.cause, found.subject) == ("fw.rendezvous_failed", {})
 
@@ -54,7 +54,7 @@ def test_a_rail_that_is_down_everywhere_is_the_switch_that_the_manager_lost(tmp_
     assert (found.cause, found.subject) == ("ib.switch_down", {"switch": "ib-leaf7"})
 
 
-def test_a_port_of_an_unknown_node_blames_no_node(tmp_path: Path) -> None:
+def test_a_port_that_nobody_places_blames_no_machine(tmp_path: Path) -> None:
     found = told(tmp_path, {"state.txt": states(3)})
     assert (found.cause, found.subject) == ("ib.link_down", {"hca": "mlx5_3", "port": 1})
 
@@ -114,7 +114,7 @@ def test_a_heading_of_keys_tells_nothing_else(line: str, node: str) -> None:
     assert keyed(line) == node
 
 
-def test_of_two_nodes_the_one_that_sets_what_nccl_chooses_is_named(tmp_path: Path) -> None:
+def test_of_two_the_one_that_sets_what_nccl_chooses_is_named(tmp_path: Path) -> None:
     files = {"w1/etc_nccl.conf": "NCCL_DEBUG=INFO\n", "w2/etc_nccl.conf": "NCCL_DEBUG=INFO\nNCCL_ALGO=Ring\n"}
     found = told(tmp_path, files)
     assert (found.cause, found.subject) == ("nccl.env_mismatch", {"node": "w2"})

@@ -143,6 +143,13 @@ def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
     return alike(_bare(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone)
 
 
+def beside_known(paths: Iterable[PurePosixPath], known: set[str]) -> set[str]:
+    """Names of files that are like one of a node that something else names: kb-1.err of kb-1, so kb-2.err is of kb-2."""
+    words = {_bare(re.split(r"[._ ]+", stem(path.name)[:200])[0]) for path in paths}
+    groups = {_NUMBERED.sub("#", word) for word in words & known}
+    return {word for word in alike(words) if _NUMBERED.sub("#", word) in groups}
+
+
 _NO_NODE_FOLDER = re.compile(
     r"good|bad|ok|fine|baseline|idle|busy|prev\w{0,4}|curr\w{0,4}|now|then|later|earlier|start|end|slow|fast|hung"
     r"|healthy|sick|control|reference|compare\w?|today|yesterday|morning|night|am|pm|t\d{1,4}|runs?|jobs?|nodes?|hosts?"
