@@ -72,6 +72,14 @@ _ERRORS = (
         r"(?P<op>ibv_(?:reg_\w{1,16}|create_(?:qp|cq|srq)\w{0,4}|alloc_pd))\([^()]{0,200}\) failed: "
         r"(?P<name>[A-Z][\w ]{2,60}\w)(?:.{0,160}?\(current: (?P<kib>\d{1,18}) kbytes\))?",
     ),
+    shape(  # UCX, uct/ib/base/ib_iface.c and rc: uct_ib_iface_create_qp
+        "ib_resource",
+        "failed to create ",
+        r"failed to (?P<op>create (?:RC|DC|UD|XRC|DCI|DCT|RAW)\w{0,16} QP)\b.{0,200}?: "
+        r"(?P<name>Cannot allocate memory|No space left on device|Resource temporarily unavailable)",
+    ),
+    # Open MPI's help text, help-mpi-btl-openib.txt [init-fail-no-mem]
+    shape("ib_resource", "some locked memory", r"allocate (?P<op>some locked memory)"),
     # libfabric, as on AWS
     shape(
         "ib_resource",

@@ -57,6 +57,13 @@ LINES_OF_COMMUNICATION: Told = [
         {"op": "ibv_create_qp_ex", "code": 12},
     ),
     (f"{WARN}Call to ibv_create_qp failed", "ib_resource", {"op": "ibv_create_qp", "code": None}),
+    (
+        "[1764468000.123456] [gpu-a:4121 :0] ib_iface.c:1034 UCX  ERROR iface=0x55d0: failed to create RC QP TX wr:256 "
+        "sge:6 inl:64 resp:0 RX wr:0 sge:0 resp:0: Cannot allocate memory",
+        "ib_resource",
+        {"op": "create RC QP", "name": "Cannot allocate memory"},
+    ),
+    ("allocate some locked memory.  This typically can indicate that the", "ib_resource", {"op": "some locked memory"}),
     # Adapters of other makers
     (
         "n1: n1: n1:149:298 [5] register_mr_buffers:465 NCCL WARN NET/OFI Unable to register memory (type = 1) for "

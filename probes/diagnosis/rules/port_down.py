@@ -173,7 +173,7 @@ def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere:
         tuple(dict.fromkeys(signals)),
         against=against,
         would_change=("the port ACTIVE at a second look", "a topology in which this port has no cable"),
-        nodes=frozenset({seen.node} - {""}),
+        nodes=frozenset({seen.node}),
     )
 
 

@@ -32,7 +32,8 @@ FEWEST = 3  # pairs
 def fits(head: str, name: str) -> bool:
     if _HEAD.search(head) and _PERFTEST.search(head):
         return bool(_ends(name))
-    return mentions(head, _WORDS) and bool(_WORD.search(head)) and len(_pairs(head[:LOOKED_AT])) >= FEWEST
+    told = f"{head}\n{name.replace('_', ' ')} {name}"  # of a paste the command is its part's name
+    return mentions(told, _WORDS) and bool(_WORD.search(told)) and len(_pairs(head[:LOOKED_AT])) >= FEWEST
 
 
 def read(text: str) -> Bandwidths:
