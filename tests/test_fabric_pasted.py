@@ -10,7 +10,8 @@ from probes.intake.keyed import keyed
 from tests.support.brought import told
 
 AGENT = (
-    "I0301 09:00:0{n}.000000 4100 torch/distributed/launcher/api.py:195] Starting elastic_operator with launch configs:\n"
+    "I0301 09:00:0{n}.000000 4100 torch/distributed/launcher/api.py:195] Starting elastic_operator with launch "
+    "configs:\n"
     "I0301 09:00:0{n}.000000 4100 torch/distributed/launcher/api.py:195]   run_id           : {run}\n"
     "I0301 09:00:0{n}.000000 4100 torch/distributed/launcher/api.py:195]   rdzv_endpoint    : kb-1:29400\n"
     "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError\n"

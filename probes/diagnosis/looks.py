@@ -76,7 +76,7 @@ def time_of(ref: str) -> float | None:
 
 
 def order_of(ref: str, inside: int = 0) -> tuple[Any, ...]:
-    """Files before and after something, t0 and t1 or t1 and t2, a and b, or with times in their names, in their order."""
+    """Files before and after something, t0 and t1, t1 and t2, a and b, or with times in their names: in their order."""
     name = ref.rpartition("/")[2] if not re.search(r"(?:before|after|t\d|pre|post)/", ref, re.I) else ref
     stage = 0 if _FIRST.search(name) else 2 if _LAST.search(name) else 1
     parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d{1,18})", ref) if part]

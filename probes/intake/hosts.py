@@ -144,10 +144,10 @@ def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
 
 
 def beside_known(paths: Iterable[PurePosixPath], known: set[str]) -> set[str]:
-    """Names of files that are like one of a node that something else names: kb-1.err of kb-1, so kb-2.err is of kb-2."""
+    """Names of files that are like one of a node that something else names: kb-1.err of kb-1, then also kb-2.err."""
     words = {_bare(re.split(r"[._ ]+", stem(path.name)[:200])[0]) for path in paths}
     groups = {_NUMBERED.sub("#", word) for word in words & known}
-    return {word for word in alike(words) if _NUMBERED.sub("#", word) in groups}
+    return {word for word in alike(words) | (words & known) if _NUMBERED.sub("#", word) in groups}
 
 
 _NO_NODE_FOLDER = re.compile(

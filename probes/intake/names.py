@@ -155,9 +155,8 @@ def nodes_of(
         name = folder.name
         if not name:
             continue
-        if name in known or name.partition(".")[0] in known or is_address(name):
-            found.add(folder)
-        elif looks_like_a_node(name) or _says_so(name):
+        told = name in known or name.partition(".")[0] in known
+        if told or is_address(name) or looks_like_a_node(name) or _says_so(name):
             found.add(folder)
         elif _HOST.fullmatch(name) and not _OTHER.match(name):
             neighbours.setdefault((folder.parent, _shape(name)), set()).add(folder)

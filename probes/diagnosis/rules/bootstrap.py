@@ -30,7 +30,8 @@ from probes.diagnosis.log_evidence import (
 INTERFACE, BLOCKED = "net.wrong_interface", "net.bootstrap_blocked"
 # Interfaces that lead to no other node: made by container engines, virtual machines, Kubernetes networks, VPNs.
 INSIDE = re.compile(
-    r"(?:lo$|docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube-|nodelocal|vmnet|vboxnet|dummy)"
+    r"(?:lo$|docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube-|nodelocal|vmnet|vboxnet|dummy"
+    r"|tailscale|zt\w{8}|wg\d|wt\d|tun\d|utun\d|ppp\d)"
 )
 NO_ROUTE = ("No route", "Network is unreachable", "Host is unreachable", "Network unreachable")
 LATE = ("Connection timed out", "onnect timeout", "exceeded timeouts", "Software caused connection abort")
@@ -42,6 +43,7 @@ NO_INTERFACE = re.compile(r"(?i)no (?:usable )?(?:socket |listening |ip )?interf
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     failed = [one for one in evidence.job.said("bootstrap") if not one[0].secondary]
     failed += _tries(evidence)
+    failed += [one for one in evidence.job.said("peer_closed", "gloo_timeout") if address_kind(address(one[0].peer))]
     wrong = list(_interface(evidence, failed))
     yield from wrong
     yield from _blocked(evidence, failed, bool(wrong))
@@ -55,7 +57,9 @@ def _tries(evidence: Evidence) -> list[Said]:
 
 
 def _interface(evidence: Evidence, failed: list[Said]) -> Iterator[Hypothesis]:
-    if not several_nodes(evidence):
+    several = several_nodes(evidence)
+    none = [one for one in failed if NO_INTERFACE.search(one[0].name)]
+    if not several and not none:
         return  # within one node every interface will do
     taken = interfaces(evidence)
     lines = {node_of(evidence, one): one for one in evidence.job.said("nccl_net") if one[0].name != "NET/IB"}
@@ -69,7 +73,6 @@ def _interface(evidence: Evidence, failed: list[Said]) -> Iterator[Hypothesis]:
     nets = {node: ".".join(next(iter(mine)).split(".")[:2]) for node, mine in taken.items() if mine}
     apart = (set(odd_ones(dict(names))) & set(odd_ones(dict(nets)))) - (set() if failed else done)
     lost = [one for one in failed if address_kind(address(one[0].peer)) or address(one[0].peer).startswith("172.17.")]
-    none = [one for one in failed if NO_INTERFACE.match(one[0].name)]
     signals = ["interface_of_inside"] * bool(bad) + ["peer_address_of_inside"] * bool(lost)
     signals += ["no_interface"] * bool(none) + ["interface_differs"] * bool(apart and not bad)
     if not signals:

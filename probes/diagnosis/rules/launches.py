@@ -42,7 +42,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         ]
         failed = any(True for _ in evidence.job.said("rendezvous", "store_timeout", "bootstrap"))
         yield Hypothesis(
-            CAUSE, _odd(evidence, values), f"The nodes were started with commands that do not fit: {WORDS[name]} {told}", tuple(because),
+            CAUSE, _odd(evidence, values),
+            f"The nodes were started with commands that do not fit: {WORDS[name]} {told}", tuple(because),
             ("launch_disagrees", *(("meeting_failed",) if failed else ())),
             would_change=("the same command on every node, but for the rank of the node",),
             ranks=everyone(evidence), nodes=frozenset(evidence.nodes),

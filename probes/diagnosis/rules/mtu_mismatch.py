@@ -15,6 +15,7 @@ from probes.diagnosis.ports import Ports
 
 CAUSE = "net.mtu_mismatch"
 BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
+JUMBO, FEWEST = 2000, 3  # bytes, nodes; judgement: who sets large frames on so many nodes does so for the job's data
 TOO_LONG = 1  # IBV_WC_LOC_LEN_ERR
 
 
@@ -40,6 +41,7 @@ def _by_interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
             continue
         most, count = counts.most_common(1)[0]
         used = name in training or any(name == view.hca for view in ports.of_nodes)
+        used = used or (most > JUMBO and count >= FEWEST)
         odd = [(node, mtu, ref) for node, mtu, ref in found if mtu != most]
         like = next(ref for _, mtu, ref in found if mtu == most)
         one = _Odd(name, odd, most, count, like, count * 2 > len(found))
@@ -61,14 +63,18 @@ class _Odd(NamedTuple):
 
 def _said(nodes: frozenset[str], used: bool, some: list[_Odd]) -> Hypothesis:
     """Several interfaces that differ on the same nodes are one fault."""
-    because = [Reason(f"{one.name} on {node}: MTU {mtu}", ref) for one in some[:3] for node, mtu, ref in one.odd[:3]]
-    because += [Reason(f"{one.name} on {one.alike} nodes: MTU {one.most}", one.like) for one in some[:2]]
+    because = [
+        Reason(f"{one.name or 'an interface'} on {node}: MTU {mtu}", ref)
+        for one in some[:3]
+        for node, mtu, ref in one.odd[:3]
+    ]
+    because += [Reason(f"{one.name or 'it'} on {one.alike} nodes: MTU {one.most}", one.like) for one in some[:2]]
     first = some[0]
-    subject: dict[str, str | int] = {"device": first.name} if len(some) == 1 else {}
+    subject: dict[str, str | int] = {"device": first.name} if len(some) == 1 and first.name else {}
     if len(nodes) == 1 and all(one.settled for one in some):
         subject = {"node": first.odd[0][0], **subject}
     more = f" and {len(nodes) - 1} more nodes" if len(nodes) > 1 else ""
-    what = first.name if len(some) == 1 else f"{first.name} and {len(some) - 1} more interfaces"
+    what = (first.name or "an interface") if len(some) == 1 else f"{first.name} and {len(some) - 1} more interfaces"
     return Hypothesis(
         CAUSE, subject,
         f"MTU of {what} is {first.odd[0][1]} on {first.odd[0][0]}{more}, {first.most} on {first.alike} others",

@@ -40,6 +40,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for name, values in _written(evidence).items():
         told.setdefault(name, {}).update(values)
     yield from _differing(evidence, told)
+    yield from _truncated(evidence)
     yield from _only_there(evidence, {name: set(values) for name, values in told.items()})
 
 
@@ -130,7 +131,7 @@ def _mismatched(evidence: Evidence) -> Iterator[Hypothesis]:
     odd = odd_ones(versions)
     rank = int(odd[0]) if len(odd) == 1 else None
     view = evidence.job.view(rank) if rank is not None else None
-    nodes = {evidence.job.view(int(one)).node for one in odd} - {""}
+    nodes = {evidence.job.view(int(one)).node for one in odd} - {""} or _of_packages(evidence)
     yield Hypothesis(
         CAUSE,
         view.subject if view is not None else whom(nodes),
@@ -141,6 +142,15 @@ def _mismatched(evidence: Evidence) -> Iterator[Hypothesis]:
         ranks=everyone(evidence),
         nodes=frozenset(nodes),
     )
+
+
+def _of_packages(evidence: Evidence) -> set[str]:
+    """The nodes whose package of NCCL is unlike that of most."""
+    versions: dict[str, object] = {}
+    for seen in evidence.of("host.versions"):
+        if seen.node and (version := seen.facts.found.get("NCCL")):
+            versions[seen.node] = version
+    return set(odd_ones(versions))
 
 
 def _load(rank: int | None, nodes: set[str]) -> str:
@@ -225,6 +235,19 @@ def _differing(evidence: Evidence, told: dict[str, Told]) -> Iterator[Hypothesis
             ranks=everyone(evidence),
             nodes=nodes,
         )
+
+
+def _truncated(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A message that is longer than its receiver expected."""
+    said = [one for one in evidence.job.said("nccl_warn") if "message truncated" in one[0].text]
+    if said:
+        nodes = {node_of(evidence, one) for one in said}
+        yield Hypothesis(
+            CAUSE, {}, f"{listed(nodes)[:1].upper()}{listed(nodes)[1:]} got other sizes than it expected, says NCCL",
+            tuple(quoted(*one) for one in said[:3]), ("message_truncated",),
+            would_change=("NCCL_* of every rank, the same", "the same sizes in the flight recorders of all ranks"),
+            ranks=everyone(evidence), nodes=frozenset(nodes),
+        )  # fmt: skip
 
 
 def _setter(name: str, values: Mapping[str, object]) -> Sequence[str]:

@@ -82,7 +82,17 @@ def _together(found: list[tuple[float | None, IbPorts]]) -> IbPorts:
                 continue
             told = {
                 name: getattr(new, name)
-                for name in ("state", "phys_state", "rate_gbps", "width", "speed", "link_layer", "lid", "sm_lid", "pkeys")
+                for name in (
+                    "state",
+                    "phys_state",
+                    "rate_gbps",
+                    "width",
+                    "speed",
+                    "link_layer",
+                    "lid",
+                    "sm_lid",
+                    "pkeys",
+                )
                 if getattr(new, name) not in (None, ())
             }
             if new.counters or new.hw_counters:
