@@ -22,6 +22,7 @@ from probes.diagnosis.well import signs
 from probes.topology import Topology
 
 log = logging.getLogger(__name__)
+UNKNOWN = {"", "?"}  # in the place of a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,9 @@ def _advances(evidence: Evidence, failed: dict[str, str]) -> bool:
 
 
 def _checked(name: str, rule: Rule, hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
-    found = [replace(one, subject=_known(one.subject)) if "" in one.subject.values() else one for one in hypotheses]
+    found = [
+        replace(one, subject=_known(one.subject)) if UNKNOWN & set(one.subject.values()) else one for one in hypotheses
+    ]
     for one in found:
         if one.cause not in rule.causes:
             raise ValueError(f"blames {one.cause}, which it does not declare")
@@ -215,4 +218,4 @@ def _checked(name: str, rule: Rule, hypotheses: Iterable[Hypothesis]) -> list[Hy
 
 def _known(subject: Subject) -> Subject:
     """Without what nobody knows: a file of no node blames none."""
-    return {key: value for key, value in subject.items() if value != ""}
+    return {key: value for key, value in subject.items() if value not in UNKNOWN}
