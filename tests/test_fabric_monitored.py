@@ -148,3 +148,36 @@ def test_a_lost_link_of_a_node_that_is_not_the_jobs_does_not_lead(tmp_path: Path
     )
     assert told(tmp_path, {"job.log": job, "opensm.log": fabric}).probability < 0.8
     assert told(tmp_path / "alone", {"opensm.log": fabric}).cause == "ib.link_down"
+
+
+def swept(*ports: tuple[int, int]) -> str:
+    rows = "".join(
+        f"   GUID 0xe8ebd30300a11c40 port {port}: [LinkErrorRecoveryCounter == 12] [PortRcvErrors == {count}]\n"
+        f"         Link info:     12   {port}[  ] ==( 4X        106.25 Gbps Active/  LinkUp)==>  "
+        f'0xa088c20300a1b2c3    431    1[  ] "gpu-{port:02d} mlx5_2" ( )\n'
+        for port, count in ports
+    )
+    head = 'Errors for 0xe8ebd30300a11c40 "MF0;leaf03:MQM9700/U1"'
+    return f"{head}\n{rows}## Summary: 130 nodes checked, 1 bad nodes found\n"
+
+
+def test_the_one_cable_of_a_sweep_with_thousands_of_errors_is_suspected(tmp_path: Path) -> None:
+    found = told(tmp_path, {"ibqueryerrors.txt": swept((3, 40_120), (5, 9))})
+    assert (found.cause, found.subject) == ("ib.link_degraded", {"node": "gpu-03", "hca": "mlx5_2", "port": 1})
+    assert found.probability < 0.8
+    many = told(tmp_path / "many", {"ibqueryerrors.txt": swept((3, 40_120), (5, 39_000), (6, 41_000))})
+    assert many.share("ib.link_degraded") == 0
+
+
+def test_a_ring_that_leaves_a_machine_for_each_gpu_is_no_good_one(tmp_path: Path) -> None:
+    def log(ring: str) -> str:
+        places = "".join(
+            f"qa{rank // 4}:4{rank}:5{rank} [{rank % 4}] NCCL INFO comm 0x7f{rank} rank {rank} nRanks 8 nNodes 2 "
+            f"localRanks 4 localRank {rank % 4} MNNVL 0\n"
+            for rank in range(8)
+        )
+        return f"{places}qa0:40:50 [0] NCCL INFO Channel 00/02 :    {ring}\n"
+
+    crossed = told(tmp_path, {"job.log": log("0   4   1   5   2   6   3   7")})
+    assert crossed.cause == "nccl.topology_degraded"
+    assert told(tmp_path / "good", {"job.log": log("0   1   2   3   4   5   6   7")}).cause == "unknown"

@@ -101,3 +101,60 @@ def test_a_truncated_message_alone_decides_nothing(tmp_path: Path) -> None:
     )
     found = told(tmp_path, {"err.log": log})
     assert found.cause == "unknown" and found.share("nccl.env_mismatch") > 0
+
+
+def test_gloo_names_an_interface_that_is_not_there(tmp_path: Path) -> None:
+    log = (
+        "[rank2]: Traceback (most recent call last):\n"
+        '[rank2]:   File "t.py", line 3, in <module>\n'
+        "[rank2]: RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. "
+        "Unable to find address for: ib9\n"
+    )
+    assert told(tmp_path, {"out.err": log}).cause == "net.wrong_interface"
+
+
+def test_files_that_begin_alike_are_of_one_machine(tmp_path: Path) -> None:
+    kernel = "".join(
+        f"[81{n}20.1] bnxt_en 0000:06:00.0 ens6np0: NIC Link is Down\n"
+        f"[81{n}24.1] bnxt_en 0000:06:00.0 ens6np0: NIC Link is Up, 400000 Mbps full duplex\n"
+        for n in range(1, 6)
+    )
+    for number, name in enumerate(("am-2.dmesg.txt", "dmesg_am-2.txt")):
+        found = told(tmp_path / str(number), {name: kernel})
+        assert (found.cause, found.subject.get("node")) == ("ib.link_flapping", "am-2")
+    assert "node" not in told(tmp_path / "ticket", {"dmesg_INC-4711.txt": kernel}).subject
+
+
+def test_pairs_in_a_table_of_commas_are_compared(tmp_path: Path) -> None:
+    rows = "".join(
+        f"qa{a:02d},qa{b:02d},{9.8 if 7 in (a, b) else 48.1}\n" for a in range(5, 9) for b in range(a + 1, 9)
+    )
+    found = told(tmp_path, {"pairs.csv": f"src,dst,GB/s\n{rows}"})
+    assert (found.cause, found.subject) == ("ib.link_degraded", {"node": "qa07"})
+
+
+def test_queue_pairs_in_use_against_one_grep_ed_limit(tmp_path: Path) -> None:
+    text = (
+        "gpu-9$ rdma res show\n0: mlx5_0: pd 91 cq 130990 qp 131060 cm_id 0 mr 240112 ctx 91 srq 4\n"
+        "gpu-9$ ibv_devinfo -v -d mlx5_0 | grep max_qp:\n\tmax_qp:\t\t\t\t131072\n"
+    )
+    assert told(tmp_path, {"paste.txt": text}).cause == "ib.qp_exhausted"
+    assert told(tmp_path / "few", {"paste.txt": text.replace("131060", "4100")}).share("ib.qp_exhausted") == 0
+
+
+def test_the_faster_interface_beside_the_one_that_nccl_took(tmp_path: Path) -> None:
+    log = "".join(
+        f"xq{n}:8:9 [0] NCCL INFO NET/Socket : Using [0]eno1:10.0.0.{n}<0>\n"
+        f"xq{n}:8:9 [0] NCCL INFO Using network Socket\n"
+        for n in (1, 2)
+    )
+    speeds = "".join(
+        f"Settings for {name}:\n\tSpeed: {speed}Mb/s\n\tLink detected: yes\n"
+        for name, speed in (("eno1", 1000), ("ens2f0", 100_000))
+    )
+    places = "".join(
+        f"{n}: {name}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP\n    inet {at}/24 scope global {name}\n"
+        for n, name, at in ((2, "eno1", "10.0.0.1"), (3, "ens2f0", "192.168.50.1"))
+    )
+    found = told(tmp_path, {"train.log": log, "xq1/ethtool.txt": speeds, "xq1/ip_addr.txt": places})
+    assert found.cause == "net.wrong_interface"

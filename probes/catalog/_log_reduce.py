@@ -58,7 +58,8 @@ WORDS = (
         "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
         "graph has changed", "CSAN detected", "CUDASanitizerErrors", "not used in producing", "disagreement between",
         "DistributedOperationException", "All shapes ", "terminated with",
-        "ailed to create ", "some locked memory", "is all-gathering ", "appears not to match", "DDP expects same model",
+        "nable to find address", "ailed to create ", "some locked memory",
+        "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (
         "Failures:", "Root Cause (", "time      :", "host      :", "rank      :", "exitcode  :", "error_file:",

@@ -143,6 +143,29 @@ def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
     return alike(_bare(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone)
 
 
+_TICKET = re.compile(
+    r"(?:inc|chg|req|prb|sr|tkt|ticket|jira|ops|sup|bug|issue|case)[-_]?\d|(?:gb?|[habvlt]|mi)\d{2,3}[a-z]?$", re.I
+)
+
+
+def of_repeated(paths: Iterable[PurePosixPath], kernel: Iterable[PurePosixPath]) -> set[str]:
+    """The node whose name begins several files: am2.dmesg.txt and am2.ibstat.txt; or is all that a kernel log's says
+    beside its tool: dmesg_am2.txt."""
+    begins: dict[str, set[str]] = {}
+    for path in paths:
+        words = re.split(r"[._ ]+", stem(path.name)[:200])
+        begins.setdefault(_bare(words[0]), set()).add(path.name)
+    some = {word for word, names in begins.items() if len(names) > 1} | {_only(path) for path in kernel}
+    return {
+        word
+        for word in some
+        if len(word) > 2 and is_host(word) and word[-1].isdigit()
+        and not _begins_as_other(word) and not _TICKET.match(word)
+        and not _NOT_NODE.fullmatch(word) and not _PART.match(word) and not _GPU_NUMBER.fullmatch(word.lower())
+        and not _TIME.search(word) and not _DEVICE.match(word) and named(PurePosixPath(word)).rank is None
+    }  # fmt: skip
+
+
 def beside_known(paths: Iterable[PurePosixPath], known: set[str]) -> set[str]:
     """Names of files that are like one of a node that something else names: kb-1.err of kb-1, then also kb-2.err."""
     words = {_bare(re.split(r"[._ ]+", stem(path.name)[:200])[0]) for path in paths}

@@ -16,7 +16,7 @@ from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
-from probes.intake.hosts import beside_known, called, node_of_name, of_fabric, of_names, of_twins
+from probes.intake.hosts import beside_known, called, node_of_name, of_fabric, of_names, of_repeated, of_twins
 from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of
 
 
@@ -31,6 +31,8 @@ class Who:
         self.told = {folder: min(said) for folder, said in brought.told.items() if len(said) == 1}
         hosts |= set(self.told.values())
         hosts |= brought.named | of_names([one.inside for one in brought.nodes])
+        kernel = [one.inside for one in brought.nodes if one.probe == "host.kernel_log"]
+        hosts |= of_repeated([one.inside for one in brought.nodes], kernel)
         hosts |= of_fabric(brought.nodes, brought.folders)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
         # A folder of what is of one node, and a log beside it that is called so, are of that node.

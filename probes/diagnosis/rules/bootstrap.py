@@ -37,7 +37,7 @@ NO_ROUTE = ("No route", "Network is unreachable", "Host is unreachable", "Networ
 LATE = ("Connection timed out", "onnect timeout", "exceeded timeouts", "Software caused connection abort")
 REFUSED = ("Connection refused", "exceeded retries")
 SIGNALS = {"no_route": "connection_no_route", "timed_out": "connection_timed_out", "refused": "connection_refused"}
-NO_INTERFACE = re.compile(r"(?i)no (?:usable )?(?:socket |listening |ip )?interface")
+NO_INTERFACE = re.compile(r"(?i)no (?:usable )?(?:socket |listening |ip )?interface|^unable to find address for")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:

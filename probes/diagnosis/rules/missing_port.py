@@ -135,8 +135,9 @@ def _vanished(evidence: Evidence) -> Iterator[Hypothesis]:
 def _fewer(evidence: Evidence) -> Iterator[Hypothesis]:
     """An adapter that all other nodes have, two at least that have the same ones, and one node has not."""
     sets: dict[str, set[str]] = {}
+    stated = any(view.facts is not None and view.facts.state is not None for view in evidence.ports.of_nodes)
     for view in evidence.ports.of_nodes:
-        if view.node and view.facts is not None and view.facts.state is not None:
+        if view.node and view.facts is not None and (view.facts.state is not None or not stated):
             sets.setdefault(view.node, set()).add(view.hca)
     kinds = Counter(frozenset(one) for one in sets.values())
     if len(kinds) != 2 or min(kinds.values()) != 1 or len(sets) < 3:

@@ -34,20 +34,21 @@ def _by_interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
     for view in ports.of_nodes:
         if view.facts is not None and view.facts.mtu is not None and view.facts.state in ("ACTIVE", None):
             by_name.setdefault(view.hca, []).append((view.node, view.facts.mtu, view.ref))
-    told: dict[tuple[frozenset[str], bool], list[_Odd]] = {}
+    told: dict[tuple[frozenset[str], str], list[_Odd]] = {}
     for name, found in by_name.items():
         counts = Counter(mtu for _, mtu, _ in found)
         if len({node for node, _, _ in found}) < 2 or len(counts) < 2:
             continue
         most, count = counts.most_common(1)[0]
         used = name in training or any(name == view.hca for view in ports.of_nodes)
-        used = used or (most > JUMBO and count >= FEWEST)
+        jumbo = most > JUMBO and count >= FEWEST
+        signal = "mtu_differs" if used else "mtu_differs_jumbo" if jumbo else "mtu_differs_elsewhere"
         odd = [(node, mtu, ref) for node, mtu, ref in found if mtu != most]
         like = next(ref for _, mtu, ref in found if mtu == most)
         one = _Odd(name, odd, most, count, like, count * 2 > len(found))
-        told.setdefault((frozenset(node for node, _, _ in odd), used), []).append(one)
-    for (nodes, used), some in told.items():
-        yield _said(nodes, used, some)
+        told.setdefault((frozenset(node for node, _, _ in odd), signal), []).append(one)
+    for (nodes, signal), some in told.items():
+        yield _said(nodes, signal, some)
 
 
 class _Odd(NamedTuple):
@@ -61,7 +62,7 @@ class _Odd(NamedTuple):
     settled: bool
 
 
-def _said(nodes: frozenset[str], used: bool, some: list[_Odd]) -> Hypothesis:
+def _said(nodes: frozenset[str], signal: str, some: list[_Odd]) -> Hypothesis:
     """Several interfaces that differ on the same nodes are one fault."""
     because = [
         Reason(f"{one.name or 'an interface'} on {node}: MTU {mtu}", ref)
@@ -78,7 +79,7 @@ def _said(nodes: frozenset[str], used: bool, some: list[_Odd]) -> Hypothesis:
     return Hypothesis(
         CAUSE, subject,
         f"MTU of {what} is {first.odd[0][1]} on {first.odd[0][0]}{more}, {first.most} on {first.alike} others",
-        tuple(because), ("mtu_differs" if used else "mtu_differs_elsewhere",),
+        tuple(because), (signal,),
         would_change=("a ping of full size without fragments between these nodes",), nodes=nodes,
     )  # fmt: skip
 
