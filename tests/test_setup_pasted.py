@@ -153,7 +153,8 @@ def test_the_faster_interface_beside_the_one_that_nccl_took(tmp_path: Path) -> N
         for name, speed in (("eno1", 1000), ("ens2f0", 100_000))
     )
     places = "".join(
-        f"{n}: {name}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP\n    inet {at}/24 scope global {name}\n"
+        f"{n}: {name}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP\n"
+        f"    inet {at}/24 scope global {name}\n"
         for n, name, at in ((2, "eno1", "10.0.0.1"), (3, "ens2f0", "192.168.50.1"))
     )
     found = told(tmp_path, {"train.log": log, "xq1/ethtool.txt": speeds, "xq1/ip_addr.txt": places})
