@@ -48,6 +48,10 @@ class Denied(Exception):
     """Raised by a collector when it lacks a right. The message says what to allow."""
 
 
+class Skipped(Exception):
+    """Raised by a collector that does not ask, because what it would touch hangs already. The message says how."""
+
+
 # What collectors may use --------------------------------------------------------------------------------------
 
 
@@ -743,6 +747,8 @@ class Child:
             _tell("absent", str(error))
         except Denied as error:
             _tell("denied", str(error))
+        except Skipped as error:
+            _tell("skipped", str(error))
         except BaseException as error:
             _tell("failed", "the probe stopped with %s: %s" % (type(error).__name__, error))
         finally:

@@ -53,18 +53,21 @@ SUITES = {
             "rank.map", "rank.process", "rank.flight_recorder", "rank.stack", "rank.log", "rank.env", "nccl.ras",
             "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
         Suite("triage", "how the machine is set up, to compare along the job", (
-            "host.pci", "host.versions", "host.settings", "host.boots", "host.hardware_log", "net.links"), 12.0),
+            "host.pci", "host.versions", "host.settings", "host.boots", "host.hardware_log", "net.links",
+            "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
         Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
             "host.clock", "host.kernel_log", "host.load", "host.storage", "host.pci", "host.versions",
             "host.settings", "host.boots", "host.hardware_log"), 10.0),
-        Suite("gpu", "the GPUs and what the kernel says of them", ("host.pci", "host.kernel_log", "gpu.state"), 12.0),
+        Suite("gpu", "the GPUs and what the kernel says of them", (
+            "host.pci", "host.kernel_log", "gpu.state", "gpu.topo", "gpu.nvlink",
+            "gpu.fabric_manager"), 20.0),
         Suite("fabric", "one node's ports, and the fabric as that node sees it",
             ("ib.ports", "net.links", "ib.fabric"), 26.0),
         Suite("hang", "what every rank waits in", ("rank.process", "rank.flight_recorder", "rank.stack"), 20.0),
         Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
-            ("rank.flight_recorder", "rank.stack"), 24.0, attaches=("py-spy",)),
+            ("rank.flight_recorder", "rank.stack", "rank.profiles"), 24.0, attaches=("py-spy",)),
         Suite("verify", "does training advance?", (
             "rank.map", "rank.process", "rank.flight_recorder", "rank.log"), 18.0),
         Suite("dump", "ask each rank, once, to write its flight recorder", ("rank.flight_recorder_trigger",), 14.0),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,45 @@ from playwright.sync_api import expect
 
 from probes import catalog
 from tests.support.people import declared
+from tests.support.server import Golden15
 from tests.support.sshd_nodes import Lab
 
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def page(lab: Lab, open_page: Callable[..., Any]) -> Any:
-    """An incident of one node that answered."""
-    lab.start("gpu-001")
-    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+@pytest.fixture(scope="module")
+def golden15() -> Iterator[Golden15]:
+    """One server with one captured incident for all tests of this file: they only look at it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="g15-lab-", dir="/tmp") as folder,
+        tempfile.TemporaryDirectory(prefix="g15-", dir="/tmp") as data,
+        Lab(Path(folder)) as lab,
+    ):
+        lab.start("gpu-001")
+        one = Golden15(Path(data), GOLDEN15_SSH_CONFIG=str(lab.config))
+        try:
+            one.wait_ready()
+            yield one
+        finally:
+            one.kill_all()
+
+
+@pytest.fixture(scope="module")
+def incident(chromium: Any, golden15: Golden15) -> str:
+    """The address of an incident of one node that answered."""
+    page = chromium.new_context(base_url=golden15.url).new_page()
+    page.goto(golden15.fresh_link())
     declared(page, "gpu-001")
     expect(page.get_by_text("capture complete")).to_be_visible(timeout=40_000)
+    address = str(page.url)
+    page.context.close()
+    return address
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Any], incident: str) -> Any:
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    page.goto(incident)
     return page
 
 

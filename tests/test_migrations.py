@@ -60,6 +60,7 @@ for target in ("0016", "0017", "0016", "0017"):
 """
 
 
+@pytest.mark.long
 def test_tables_that_only_grow_keep_their_guards_when_a_migration_is_undone_and_done_again(data_folder: Path) -> None:
     """SQLite drops the triggers of a table that is remade."""
     told = "decision:3 event:3 ranking:3"

@@ -41,6 +41,49 @@ def test_what_the_kernel_tells_of_each_interface_is_kept(tmp_path: Path, python:
     assert (found["ens4f0np0"].hca, found["veth7"].master, found["ib0"].pause) == ("mlx5_4", "br0", None)
 
 
+DCB = """#!/bin/sh
+[ "$1 $2 $3" = "pfc show dev" ] || exit 2
+echo "$4 pfc-cap 8 macsec-bypass off delay 0"
+echo "  prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off"
+"""
+MLNX_QOS = """#!/bin/sh
+cat <<END
+DCBX mode: OS controlled
+Priority trust state: dscp
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   1   0   0   0   0
+END
+"""
+
+
+@pytest.mark.parametrize("python", old_and_new_pythons())
+@pytest.mark.parametrize(("tool", "script"), [("dcb", DCB), ("mlnx_qos", MLNX_QOS), ("dcb", "#!/bin/sh\nexit 1\n")])
+def test_flow_control_is_asked_of_the_interfaces_that_carry_rdma(
+    tmp_path: Path, python: str, tool: str, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, tools = tmp_path / "net", tmp_path / "bin"
+    interface(root, "ens4f0np0", hca="mlx5_4")
+    interface(root, "eno1")
+    interface(root, "ib0", hca="mlx5_0", type="32")
+    for end, eighth in (("roce_np", "1"), ("roce_rp", "0")):
+        enable = root / "ens4f0np0/ecn" / end / "enable"
+        enable.mkdir(parents=True)
+        for priority in range(8):
+            (enable / str(priority)).write_text("1\n" if priority < 7 else f"{eighth}\n")
+    tools.mkdir()
+    (tools / tool).write_text(script)
+    (tools / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    capture = capture_here(PROBE, python, instead={"/sys/class/net": str(root)})
+    found = {link.name: link for link in parse(capture.text).links}
+    refused = "exit 1" in script
+    assert found["ens4f0np0"].pfc == (None if refused else (3,))
+    assert found["ens4f0np0"].trust == ("dscp" if tool == "mlnx_qos" else "")
+    assert found["ens4f0np0"].ecn is False, "one priority of one end is off"
+    assert (found["eno1"].pfc, found["ib0"].pfc, found["eno1"].ecn) == (None, None, None)
+
+
 @pytest.mark.parametrize("python", old_and_new_pythons())
 def test_the_interfaces_of_this_machine_are_all_there_with_their_addresses(python: str) -> None:
     links = parse(capture_here(PROBE, python).text).links

@@ -83,6 +83,7 @@ def test_an_old_python_is_one_line_that_names_the_version_needed(checkout: Path,
     assert "apt install python3 python3-venv" in err
 
 
+@pytest.mark.long
 def test_an_old_python_gives_way_to_a_newer_one_on_the_path(checkout: Path, tmp_path: Path) -> None:
     fake_python(tmp_path / "python3", "3, 6, 9")
     # A version manager's shim that is on PATH but does not run, and one that does.
@@ -137,6 +138,7 @@ def test_it_installs_once_and_again_only_when_the_lock_file_changed(checkout: Pa
     assert bootstrap(checkout) == (0, said, "")
 
 
+@pytest.mark.long
 def test_a_virtual_environment_whose_python_is_gone_is_made_again(checkout: Path) -> None:
     assert bootstrap(checkout)[0] == 0
     python = checkout / ".venv" / "bin" / "python"

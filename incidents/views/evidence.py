@@ -16,9 +16,10 @@ from incidents import clock
 from incidents.models import Incident, Reading
 from incidents.queries import evidence as queries
 from incidents.queries import files
+from incidents.queries import flame as flames
 from incidents.queries.incident import reading as reading_of
 from incidents.services.files import contents
-from incidents.views.acting import found_or_404
+from incidents.views.acting import found_or_404, number
 from probes.core import clean
 
 
@@ -36,6 +37,9 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
     """As a page, or its part for the drawer."""
     found, kept = _kept(incident, reading)
     now = timezone.now()
+    profiles = flames.profiles(kept.facts)
+    of = min(number(request.GET.get("of", "")), max(0, len(profiles) - 1))
+    drawn = flames.flame(profiles[of][1], number(request.GET.get("frame", "")) - 1) if profiles else None
     context = {
         "incident": found,
         "reading": kept,
@@ -46,7 +50,10 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
         "offset": queries.offset(kept),
         "findings": queries.findings(kept),
         "by_hand": queries.by_hand(kept),
-        "facts": queries.facts(kept.facts),
+        "flame": drawn,
+        "flame_of": of,
+        "profiles": [name for name, _ in profiles],
+        "facts": queries.facts(flames.without_calls(kept.facts) if drawn else kept.facts),
         "raw_facts": json.dumps(kept.facts, indent=2, ensure_ascii=False) if kept.facts is not None else "",
         "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")) if kept.out else "",
         "brought": files.brought_file(kept),

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes.catalog._profile_svg import SVG, is_flame_graph, stacks_of_svg
+from probes.catalog._profile_tree import Frame, Tree
 from probes.core import Finding, ParseError, clean, lines_of
 
 MOST_LINES, MOST_FRAMES, MOST_LINE = 50_000, 400, 60_000
@@ -29,7 +30,8 @@ _CALL = re.compile(r"\s{4,24}[0-9a-f]{4,16} (.{1,300}?)(?:\+0x[0-9a-f]{1,12})? \
 _RANK = re.compile(r"(?<![A-Za-z])(?<!local[_-])rank[_.-]?(\d{1,6})(?!\d)")
 _SHORT = re.compile(r"(?:^|[._-])r(\d{1,6})(?=[._-]|$)")  # prof_r3.txt
 _FOLDER = re.compile(r"(?i)(?:global[_-]?)?(?:rank|r)[_.=-]?(\d{1,6})")
-_PYTHON = re.compile(r"\(.{1,300}\.(?:py|pyx):\d{1,9}\)$|^py::|\.py:\d{1,9}$")
+# Of python -c, of standard input and of notebooks it is Python too: `step (<ipython-input-3>:4)`.
+_PYTHON = re.compile(r"\((?:.{1,300}\.(?:py|pyx)|<[^<>]{1,200}>):\d{1,9}\)$|^py::|\.py:\d{1,9}$")
 SYNC = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cuStreamSynchronize",
     "cuCtxSynchronize", "hipStreamSynchronize", "_local_scalar_dense", "THPVariable_item", "THPVariable_tolist",
     "nonzero_cuda")  # fmt: skip
@@ -61,6 +63,8 @@ class Profile:
     lock: bool = False  # only samples that hold the interpreter's lock, as py-spy takes with --gil
     loader: int = 0  # samples in the data loader of the main thread
     looks: bool = False  # each sample is a dump of one process of several, at about one moment
+    tree: tuple[Frame, ...] = ()
+    rank: int | None = None  # where a probe took it; of a file its name tells
 
 
 def is_profile(head: str) -> bool:
@@ -81,8 +85,8 @@ def is_profile(head: str) -> bool:
     return len(fits) >= 2 and 5 * len(fits) >= 4 * len(lines) and 2 * deep >= len(fits) and 2 * coded >= len(fits)
 
 
-def parse_profile(text: str) -> Profile:
-    """Raises ParseError."""
+def parse_profile(text: str, least: int = 2) -> Profile:
+    """Raises ParseError where there are fewer stacks than `least`: one line alone may be anything."""
     total = stacks = sync = 0
     sync_at: Counter[str] = Counter()
     callbacks: Counter[str] = Counter()
@@ -90,7 +94,9 @@ def parse_profile(text: str) -> Profile:
     native = False
     beside = loader = 0
     beside_at: Counter[str] = Counter()
+    tree = Tree()
     for frames, count in _stacks(text):
+        tree.add(frames, count)
         total, stacks = total + count, stacks + 1
         native = native or any(not _is_python(frame) for frame in frames)
         if any(mark in frame for frame in frames[-12:] for mark in SYNC):
@@ -104,13 +110,16 @@ def parse_profile(text: str) -> Profile:
         if (told := callback(frames)) is not None:
             callbacks[told[0]] += count
             callback_at.setdefault(told[0], Counter())[told[1]] += count
-    if stacks < 2 or not total:
+    if stacks < least or not total:
         raise ParseError("expected lines such as 'main (train.py:3);step (train.py:9) 42'")
     first = callbacks.most_common(5)
     at = callback_at[first[0][0]].most_common(1)[0][0] if first else ""
     where = sync_at.most_common(1)[0][0] if sync_at else ""
     other = beside_at.most_common(1)[0][0] if beside_at else ""
-    return Profile(total, stacks, sync, where, tuple(first), at, native, beside, other, is_of_lock(text), loader)
+    lock = is_of_lock(text)
+    return Profile(
+        total, stacks, sync, where, tuple(first), at, native, beside, other, lock, loader, tree=tree.frames()
+    )
 
 
 def is_of_lock(text: str, name: str = "") -> bool:

@@ -30,13 +30,14 @@ ALL_S = 12.0
 MOST_THREADS, MOST_FRAMES = 128, 100
 SPY_BYTES = 8388608  # py-spy's own JSON: 300 bytes per frame
 NOT_HAD = "neither on PATH nor sent; looked for beside each rank's Python"
+MAY_NOT = "py-spy may not read its memory. Allow: root, CAP_SYS_PTRACE, or py-spy by sudo -n for this login"
 DENIED = ("Permission denied", "Permission Denied", "Operation not permitted", "os error 13", "os error 1)")
 
 
 def collect() -> Mapping[str, str]:
     scan = need_ranks()
     rows = sorted(scan["ranks"], key=lambda row: (row["worker_of"] is not None, row["rank"], row["pid"]))
-    tool, how = _tool()
+    tool, how = tool_of_all()
     parts = {"golden15/tool": json.dumps({"tool": how if tool else NOT_HAD, "left_out": len(rows[MOST:])})}
     parts.update(_of_unread([row for row in scan["unread"] if row["state"] not in "ZX"][:AT_ONCE]))
     began, rows = time.monotonic(), rows[:MOST]
@@ -64,7 +65,7 @@ def _about(row: Mapping[str, Any]) -> dict[str, Any]:
     return words
 
 
-def _tool() -> tuple[str, str]:
+def tool_of_all() -> tuple[str, str]:
     """(path of py-spy, how it was had), or ("", why there is none that serves all ranks)."""
     path = which("py-spy")
     if path:
@@ -84,7 +85,7 @@ def _stack_of(row: Mapping[str, Any], tool: str, how: str) -> Callable[[], str]:
             return json.dumps(dict(told, why="it ended while it was looked at"))
         if state == "D":
             return json.dumps(dict(told, why="it is in state D and was not touched; its kernel stack is what there is"))
-        path, way = (tool, how) if tool else (_beside(pid), "py-spy")
+        path, way = (tool, how) if tool else (beside(pid), "py-spy")
         threads, why = _spy(path, pid) if path else ([], how)
         if not threads and why != "it ended while it was looked at" and row["worker_of"] is None and state not in "Tt":
             told["text"], said = _by_server(row)
@@ -121,7 +122,7 @@ def _kernel_only(pid: int) -> Callable[[], str]:
     return lambda: json.dumps(_kernel(pid, pid))
 
 
-def _beside(pid: int) -> str:
+def beside(pid: int) -> str:
     """py-spy in the folder of the rank's Python or of its virtual environment, if it can be trusted; else ""."""
     folders = []
     try:
@@ -172,7 +173,7 @@ def _spy(path: str, pid: int) -> tuple[list[dict[str, Any]], str]:
     if not process_state(pid)[0]:
         return [], "it ended while it was looked at"
     if any(word in err for word in DENIED):
-        return [], "py-spy may not read its memory. Allow: root, CAP_SYS_PTRACE, or py-spy by sudo -n for this login"
+        return [], MAY_NOT
     if code == 127:
         return [], f"py-spy cannot be run here: {err[:120]}"
     said = [line.strip() for line in err.splitlines() if line.startswith(("Error", "    "))]

@@ -1,8 +1,9 @@
-"""Which network interfaces does this node have, are they up, and with what MTU, speed, addresses and pause frames?
+"""Which network interfaces does this node have, are they up, and with what MTU, speed, addresses and flow control?
 
 Source   /sys/class/net/*: carrier, mtu, speed, type, master, device/infiniband (kernel ABI, sysfs-class-net);
          /proc/net/if_inet6; netdevice(7) SIOCGIFADDR for the first IPv4 address of each; ethtool's ioctls for pause
-         frames (linux/ethtool.h: ETHTOOL_GPAUSEPARAM). No tool is needed and no right
+         frames (linux/ethtool.h: ETHTOOL_GPAUSEPARAM); of RoCE interfaces /sys/class/net/*/ecn (mlx5) and, where it is
+         installed, `dcb pfc show` or mlnx_qos(1), which never ran on an adapter here. No tool is needed and no right
 Units    bytes, Gb/s
 Shape    Links, as `ip` and `ethtool` give them; None where the kernel does not say
 Errors   ParseError when a line is not what the collector writes
@@ -10,13 +11,15 @@ Errors   ParseError when a line is not what the collector writes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from probes.catalog._collected import as_rows, whole_or_none, word
 from probes.catalog._net_facts import Links, NetLink
+from probes.catalog._net_qos import flow_control
 from probes.core import Finding, ParseError, Probe, sections
-from probes.runner import Absent, read
+from probes.runner import Absent, isolate, read, sh, which
 
 __all__ = ["PROBE", "Links", "findings", "parse"]
 
@@ -62,6 +65,22 @@ def _collect() -> Mapping[str, str]:
             return []
         return [socket.inet_ntoa(answer[20:24])]
 
+    def notification(here: str) -> bool | None:
+        """Whether both ends of congestion notification are on for every priority; None where the driver shows none."""
+        found = []
+        for end in ("roce_np", "roce_rp"):
+            folder = f"{here}/ecn/{end}/enable"
+            found += [text(f"{folder}/{one}") for one in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
+        return all(one == "1" for one in found) if found else None
+
+    def asking(argv: list[str]) -> Callable[[], str]:
+        def ask() -> str:
+            status, out, _ = sh(argv)
+            return out if status == 0 else ""
+
+        return ask
+
+    roce: list[str] = []
     try:
         names = sorted(os.listdir(root))[:512]
     except OSError:
@@ -89,8 +108,19 @@ def _collect() -> Mapping[str, str]:
             hcas = sorted(os.listdir(here + "/device/infiniband")) if os.path.isdir(here + "/device/infiniband") else []
             row["hca"] = hcas[0] if hcas else ""
             row["pause"] = pause(name, sock) if row["type"] == 1 else None
+            row["ecn"] = notification(here) if row["hca"] else None
+            if row["hca"] and row["type"] == 1:
+                roce.append(name)
             rows.append(json.dumps(row))
-    return {"links": "\n".join(rows)}
+    parts = {"links": "\n".join(rows)}
+    for tool in (["dcb", "pfc", "show", "dev"], ["mlnx_qos", "-i"]):
+        if roce and which(tool[0]):
+            asked = [(" ".join(tool + [name]), asking(tool + [name])) for name in roce[:32]]
+            told = [one for one in isolate(asked, 1.5) if one["outcome"] == "ok" and one["text"].strip()]
+            parts.update({one["name"]: one["text"] for one in told})
+            if told:  # iproute2 brings a dcb also where the driver leaves all this to mlnx_qos
+                break
+    return parts
 
 
 def parse(text: str) -> Links:
@@ -98,14 +128,23 @@ def parse(text: str) -> Links:
     parts = sections(text)
     if "links" not in parts:
         raise ParseError(f"expected the section links, found {', '.join(parts)[:80]}")
-    return Links(tuple(_link(row) for row in as_rows(parts["links"], "interface")[:MOST]))
+    found = {link.name: link for link in (_link(row) for row in as_rows(parts["links"], "interface")[:MOST])}
+    for title, body in parts.items():
+        if title.startswith(("dcb pfc show dev ", "mlnx_qos -i ")):
+            name = title.rpartition(" ")[2]
+            told = flow_control(f"{title}\n{body}")
+            settings = told.get(name) or told.get("")
+            if settings and name in found:
+                found[name] = replace(found[name], **settings)  # type: ignore[arg-type]
+    return Links(tuple(found.values()))
 
 
 def _link(row: dict[str, Any]) -> NetLink:
     name = word(row, "name", "interface", 40)
     what = f"interface {name}"
-    up, pause, addresses = row.get("up"), row.get("pause"), row.get("addresses")
-    if up not in (True, False) or pause not in (True, False, None) or not isinstance(addresses, list):
+    up, pause, addresses, ecn = row.get("up"), row.get("pause"), row.get("addresses"), row.get("ecn")
+    known = up in (True, False) and pause in (True, False, None) and ecn in (True, False, None)
+    if not known or not isinstance(addresses, list):
         raise ParseError(f"{what}: expected up, pause and addresses, found {str(row)[:80]!r}")
     kind, mbps = whole_or_none(row, "type", what), whole_or_none(row, "mbps", what)
     return NetLink(
@@ -118,6 +157,7 @@ def _link(row: dict[str, Any]) -> NetLink:
         master=word(row, "master", what, 40),
         hca=word(row, "hca", what, 40),
         pause=pause,
+        ecn=ecn,
     )
 
 
@@ -128,10 +168,10 @@ def findings(links: Links) -> Iterator[Finding]:
 
 PROBE = Probe(
     "net.links",
-    "Which network interfaces are up, with what MTU, speed, addresses and pause frames?",
+    "Which network interfaces are up, with what MTU, speed, addresses and flow control?",
     parse,
     findings,
     collect=_collect,
-    by_hand="ip -d addr; ethtool DEVICE; ethtool -a DEVICE",
+    by_hand="ip -d addr; ethtool DEVICE; ethtool -a DEVICE; dcb pfc show dev DEVICE",
     timeout_s=4.0,
 )

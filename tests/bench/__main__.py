@@ -1,6 +1,6 @@
 """python -m tests.bench [--quick] [--json FILE] [ROW ...]    Measure the diagnosis beside its peers, in one run.
 
-Rows: recorder, merged, logs, diagnosis. --quick measures small sizes, to see that everything runs. Nothing is asserted:
+Rows: recorder, merged, logs, diagnosis, suites. --quick measures small sizes, to see that everything runs. Nothing is asserted:
 a loaded machine is slow, so what counts is the ratio to the peer of the same run.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import diagnosis, logs, recorder
+from tests.bench import asking, diagnosis, logs, recorder
 from tests.bench.rows import Row
 
 ROWS: dict[str, Callable[[Path, bool], Iterator[Row]]] = {
@@ -25,6 +25,7 @@ ROWS: dict[str, Callable[[Path, bool], Iterator[Row]]] = {
     "merged": recorder.merged,
     "logs": logs.logs,
     "diagnosis": diagnosis.diagnosis,
+    "suites": asking.suites,
 }
 
 

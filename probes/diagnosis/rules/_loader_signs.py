@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason
 from probes.diagnosis.cpus import NodeCpu, Runner
+from probes.diagnosis.profiled import profiles
 from probes.diagnosis.whose import rank_of
 
 CAUSE = "cpu.dataloader_starved"
@@ -82,7 +83,7 @@ def _in_profiles(evidence: Evidence) -> Iterator[tuple[str, Reason]]:
     if total >= LOOKS and loads > HALF * total:
         says = f"{loads} of {total} processes whose ranks are not known are in their data loader"
         yield "most_in_loader", Reason(says, dumps[0].ref)
-    for seen in evidence.of("rank.profile"):
+    for seen in profiles(evidence):
         profile = seen.facts
         if (
             not profile.looks

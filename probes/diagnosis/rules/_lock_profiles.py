@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason
 from probes.diagnosis.job import RankView
+from probes.diagnosis.profiled import profiles
 from probes.diagnosis.suspects import shared
 from probes.diagnosis.whose import rank_of
 
@@ -26,7 +27,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
-    for seen in evidence.of("rank.profile"):
+    for seen in profiles(evidence):
         profile, rank = seen.facts, rank_of(evidence, seen)
         if not profile.lock or profile.total < SAMPLES or profile.beside < MOST * profile.total:
             continue

@@ -1,60 +1,15 @@
-"""nvidia-smi topo -m: how GPUs and NICs of a node are connected.
-
-Source   nvidia-smi(1), topo; recorded outputs of 2019 to 2026: headers underlined by escapes, columns by tabs or spaces
-Shape    facts gpu.topo
-Errors   ParseError when a row has fewer words than there are devices
-"""
+"""nvidia-smi topo -m: how GPUs and NICs of a node are connected, as the probe gpu.topo reads it."""
 
 from __future__ import annotations
 
-import re
-
-from probes.catalog._gpu_links import Topology, topology_findings
-from probes.core import ParseError, clean, lines_of
+from probes.catalog.gpu_topo import header, parse
+from probes.core import clean, lines_of
 from probes.intake.tools import Tool
-
-_DEVICE = re.compile(r"(?:GPU|NIC|mlx\d_|bnxt_re|rdmap|irdma|ibp|hfi)\w{0,30}")
-_WORD = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|NA")
-
-
-def _header(line: str) -> list[str]:
-    """Devices of the header: everything up to the columns of affinity."""
-    names = re.split(r"\s+", clean(line).partition("CPU Aff")[0].strip())
-    return names if names and names[0] == "GPU0" and all(_DEVICE.fullmatch(name) for name in names) else []
 
 
 def _fits(head: str, name: str) -> bool:
     first = next((line for line in lines_of(head[:4096]) if line.strip()), "")
-    return bool(_header(first)) and "\nGPU0" in clean(head[:65536])
+    return bool(header(first)) and "\nGPU0" in clean(head[:65536])
 
 
-def read(text: str) -> Topology:
-    devices: list[str] = []
-    pairs: dict[str, str] = {}
-    nics: dict[str, str] = {}
-    for line in lines_of(clean(text), 4096):
-        if not devices:
-            devices = _header(line)
-            continue
-        words = line.split()
-        if not words or words[0] not in devices:
-            if line.startswith(("Legend", "NIC Legend")):
-                break
-            continue
-        if not words[0].startswith("GPU"):
-            continue
-        cells = words[1 : 1 + len(devices)]
-        if len(cells) < len(devices) or not all(_WORD.fullmatch(cell) for cell in cells):
-            raise ParseError(f"nvidia-smi topo -m: {words[0]}: expected {len(devices)} words such as NV18, PIX, SYS")
-        for device, cell in zip(devices, cells, strict=True):
-            if device.startswith("GPU") and devices.index(words[0]) < devices.index(device):
-                pairs[f"{words[0]} {device}"] = cell
-            elif not device.startswith("GPU"):
-                nics[f"{words[0]} {device}"] = cell
-    gpus = tuple(device for device in devices if device.startswith("GPU"))
-    if not gpus:
-        raise ParseError("nvidia-smi topo -m: expected a header that begins with GPU0")
-    return Topology(gpus, pairs, nics)
-
-
-TOOL = Tool("nvidia-smi topo -m", "gpu.topo", _fits, read, topology_findings)
+TOOL = Tool("nvidia-smi topo -m", "gpu.topo", _fits, parse)

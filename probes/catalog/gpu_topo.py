@@ -1,0 +1,78 @@
+"""How are the GPUs and the adapters of this node connected, and has a GPU lost its NVLinks?
+
+Source   nvidia-smi(1), topo -m; recorded outputs of 2019 to 2026: headers underlined by escapes, columns by tabs or
+         spaces. Asked only while nothing hangs in the driver. Never run on a GPU: replayed from recordings
+Units    NVLinks of a pair by their number; words of the manual for all other paths
+Shape    Topology
+Errors   ParseError when a row has fewer words than there are devices
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from probes.catalog import _gpu_ladder
+from probes.catalog._gpu_links import Topology, topology_findings
+from probes.core import ParseError, Probe, clean, lines_of
+
+__all__ = ["PROBE", "Topology", "findings", "header", "parse"]
+
+findings = topology_findings
+
+
+def _collect() -> Mapping[str, str]:
+    return {"nvidia-smi topo -m": _gpu_ladder.printed(["nvidia-smi", "topo", "-m"])}
+
+
+_DEVICE = re.compile(r"(?:GPU|NIC|mlx\d_|bnxt_re|rdmap|irdma|ibp|hfi)\w{0,30}")
+_WORD = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|NA")
+
+
+def header(line: str) -> list[str]:
+    """Devices of the header: everything up to the columns of affinity."""
+    names = re.split(r"\s+", clean(line).partition("CPU Aff")[0].strip())
+    return names if names and names[0] == "GPU0" and all(_DEVICE.fullmatch(name) for name in names) else []
+
+
+def parse(text: str) -> Topology:
+    """The table, alone or below the collector's heading."""
+    devices: list[str] = []
+    pairs: dict[str, str] = {}
+    nics: dict[str, str] = {}
+    for line in lines_of(clean(text), 4096):
+        if not devices:
+            devices = header(line)
+            continue
+        words = line.split()
+        if not words or words[0] not in devices:
+            if line.startswith(("Legend", "NIC Legend")):
+                break
+            continue
+        if not words[0].startswith("GPU"):
+            continue
+        cells = words[1 : 1 + len(devices)]
+        if len(cells) < len(devices) or not all(_WORD.fullmatch(cell) for cell in cells):
+            raise ParseError(f"nvidia-smi topo -m: {words[0]}: expected {len(devices)} words such as NV18, PIX, SYS")
+        for device, cell in zip(devices, cells, strict=True):
+            if device.startswith("GPU") and devices.index(words[0]) < devices.index(device):
+                pairs[f"{words[0]} {device}"] = cell
+            elif not device.startswith("GPU"):
+                nics[f"{words[0]} {device}"] = cell
+    gpus = tuple(device for device in devices if device.startswith("GPU"))
+    if not gpus:
+        raise ParseError("nvidia-smi topo -m: expected a header that begins with GPU0")
+    return Topology(gpus, pairs, nics)
+
+
+PROBE = Probe(
+    "gpu.topo",
+    "How are the GPUs and the adapters of this node connected, and has a GPU lost its NVLinks?",
+    parse,
+    findings,
+    collect=_collect,
+    by_hand="nvidia-smi topo -m",
+    timeout_s=6.0,
+    touches="driver",
+    brings=(_gpu_ladder,),
+)

@@ -1,0 +1,62 @@
+"""The suite `triage` on sick nodes, over real sshds: what hangs there costs its own answer and no other's."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from probes import catalog, suites
+from tests.support.asking import ask, nothing_left
+from tests.support.sshd_nodes import Lab
+
+pytestmark = pytest.mark.needs_root
+TRIAGE = suites.SUITES["triage"]
+HANGS = "#!/bin/sh\nexec sleep 600\n"
+# Programs that probes of this suite may start.
+TOOLS = ("nvidia-smi", "systemctl", "dcb", "mlnx_qos", "ldconfig", "modinfo", "ethtool", "lspci", "dmidecode", "last")
+
+
+def test_tools_that_never_end_cost_only_their_own_answers(lab: Lab) -> None:
+    lab.start("slow", tools=dict.fromkeys(TOOLS, HANGS))
+    began = time.monotonic()
+    captures, ends = ask(lab, ["slow"], TRIAGE.plan(), node_s=25, run_s=40)
+    assert time.monotonic() - began < 30, "the run ends within its deadline"
+    assert ends["slow"].reason == ""
+    outcomes = {name: captures["slow", name].outcome for name in TRIAGE.probes}
+    assert {name for name, outcome in outcomes.items() if outcome == "timeout"} <= {"gpu.topo", "gpu.nvlink"}
+    for name in ("host.pci", "host.versions", "host.settings", "host.boots", "host.hardware_log", "net.links"):
+        reading = catalog.read(captures["slow", name])
+        assert reading.outcome in ("ok", "absent"), (name, reading.capture.why, reading.parse_error)
+    nothing_left(lab)
+
+
+def test_full_disks_cost_nothing(lab: Lab) -> None:
+    fill = "mount -t tmpfs -o size=4k tmpfs {0}; mkdir -p /run/sshd; head -c 4096 /dev/zero >{0}/full"
+    lab.start("full", mounts="\n".join(fill.format(place) for place in ("/dev/shm", "/var/tmp", "/run")))
+    captures, ends = ask(lab, ["full"], TRIAGE.plan(), node_s=25, run_s=40)
+    assert ends["full"].reason == ""
+    assert {captures["full", name].outcome for name in TRIAGE.probes} <= {"ok", "absent"}
+
+
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_login_at_its_limit_of_processes_still_tells_what_there_is_room_for(lab: Lab, more: int) -> None:
+    """Each probe has a process of its own: those that find no room say so, and the run goes on."""
+    limit = 2 + more  # sshd's process and the runner are two; root's processes are not limited
+    lab.start("crowded", account="watcher", mounts=f"ulimit -p {limit} 2>/dev/null || ulimit -u {limit}")
+    captures, ends = ask(lab, ["crowded"], TRIAGE.plan(), node_s=25, run_s=40)
+    answers = [captures["crowded", name] for name in TRIAGE.probes]
+    assert ends["crowded"].reason == ""
+    assert {one.outcome for one in answers} <= {"ok", "absent", "failed"}
+    refused = [one.why for one in answers if one.outcome == "failed"]
+    assert refused and all("no process could be started" in why or "unavailable" in why for why in refused), refused
+    assert any(one.outcome == "ok" for one in answers)
+
+
+def test_an_own_user_without_rights_is_told_what_it_may_not_see(lab: Lab) -> None:
+    lab.start("plain", account="watcher")
+    captures, _ = ask(lab, ["plain"], TRIAGE.plan(), node_s=25, run_s=40)
+    for name in TRIAGE.probes:
+        reading = catalog.read(captures["plain", name])
+        assert reading.outcome in ("ok", "absent", "denied"), (name, reading.capture.why, reading.parse_error)
+        assert reading.outcome != "denied" or reading.capture.why
