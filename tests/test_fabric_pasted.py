@@ -121,3 +121,31 @@ def test_of_two_the_one_that_sets_what_nccl_chooses_is_named(tmp_path: Path) -> 
     assert (found.cause, found.subject) == ("nccl.env_mismatch", {"node": "w2"})
     files = {"w1/etc_nccl.conf": "NCCL_DEBUG=INFO\nNCCL_ALGO=Tree\n", "w2/etc_nccl.conf": "NCCL_ALGO=Ring\n"}
     assert told(tmp_path, files).subject == {}
+
+
+def pfc(on: bool) -> str:
+    bits = ",".join("true" if on and place == 3 else "false" for place in range(8))
+    return f'{{"pfc_cap":8,"macsec_bypass":false,"delay":0,"prio_pfc":[{bits}]}}\n'
+
+
+def test_who_has_no_priority_without_loss_by_dcb_in_json(tmp_path: Path) -> None:
+    found = told(tmp_path, {f"dq-{n}/dcb_pfc.json": pfc(n != 4) for n in range(1, 5)})
+    assert (found.cause, found.subject) == ("ib.lossless_misconfigured", {"node": "dq-4"})
+    alike = told(tmp_path / "alike", {f"dq-{n}/dcb_pfc.json": pfc(True) for n in range(1, 5)})
+    assert alike.share("ib.lossless_misconfigured") == 0
+
+
+def test_half_of_a_rail_that_is_down_is_more_likely_its_leaf_than_its_cables(tmp_path: Path) -> None:
+    files = {f"gx0{n}/ports.txt": states(1 if n < 5 else None) for n in range(1, 9)}
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("ib.switch_down", {"hca": "mlx5_1", "port": 1})
+    two = told(tmp_path / "two", {f"gx0{n}/ports.txt": states(1 if n < 3 else None) for n in range(1, 9)})
+    assert two.cause == "ib.link_down"
+
+
+def test_the_store_that_is_still_tried_is_told_by_its_warnings(tmp_path: Path) -> None:
+    line = (
+        "[W1130 03:01:12.1 socket.cpp:752] [c10d] The client socket cannot be initialized to connect to [mg-1]:29500 "
+        "(errno: 110 - Connection timed out).\n"
+    )
+    assert told(tmp_path, {"mg-2.err": line}).cause == "net.bootstrap_blocked"

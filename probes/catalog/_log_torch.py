@@ -238,6 +238,13 @@ _NETWORK = (
     ),
     shape(
         "rendezvous",
+        "cannot be initialized to connect",
+        r"client socket cannot be initialized to connect to (?P<peer>[(\[]\S.{0,80}?[)\]])"
+        r"(?:.{0,40}?errno: ?(?P<code>\d{1,4}))?",
+        name="failed to connect",
+    ),
+    shape(
+        "rendezvous",
         "cannot be retrieved",
         r"network addresses of (?P<peer>\(.{1,120}?\)) (?P<name>cannot be retrieved)",
     ),

@@ -218,4 +218,5 @@ def _checked(name: str, rule: Rule, hypotheses: Iterable[Hypothesis]) -> list[Hy
 
 def _known(subject: Subject) -> Subject:
     """Without what nobody knows: a file of no node blames none."""
-    return {key: value for key, value in subject.items() if value not in UNKNOWN}
+    known = {key: value for key, value in subject.items() if value not in UNKNOWN}
+    return known if "hca" in known or "hca" not in subject else {k: v for k, v in known.items() if k != "port"}

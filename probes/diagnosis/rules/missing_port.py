@@ -187,7 +187,8 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
             for view in up
             if (view.peer and view.peer[0] == name if kind == "switch" else f"{view.hca}/{view.port}" == name)
         ]
-        if len(nodes) < 3 or same or not up:
+        part = bool(same) and kind == "hca" and len(views) == len(down)  # the others may hang on another leaf
+        if len(nodes) < 3 or (same and not part) or not up:
             continue
         used = any(
             value for view in views for look in view.looks for key, value in look.counters.items() if key in DATA
@@ -215,7 +216,7 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
             subject,
             f"{what}: {len(views)} ports of {len(nodes)} nodes are down at once, {len(up)} others work",
             tuple(Reason(f"{view.called} is down", view.ref) for view in views[:MOST]),
-            ("rail_down" if used or kind == "switch" else "rail_down_perhaps_unused",),
+            ("rail_down_in_part" if part else "rail_down" if used or kind == "switch" else "rail_down_perhaps_unused",),
             would_change=("one of these ports ACTIVE at a second look",),
             nodes=nodes,
         )
