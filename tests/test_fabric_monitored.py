@@ -181,3 +181,29 @@ def test_a_ring_that_leaves_a_machine_for_each_gpu_is_no_good_one(tmp_path: Path
     crossed = told(tmp_path, {"job.log": log("0   4   1   5   2   6   3   7")})
     assert crossed.cause == "nccl.topology_degraded"
     assert told(tmp_path / "good", {"job.log": log("0   1   2   3   4   5   6   7")}).cause == "unknown"
+
+
+def test_a_loop_of_states_tells_how_often_a_port_went_down(tmp_path: Path) -> None:
+    def loop(*down: int) -> str:
+        return "".join(
+            f"Mon Nov 30 02:0{n}:00 UTC 2026\nState: {'Down' if n in down else 'Active'}\n" for n in range(8)
+        )
+
+    found = told(tmp_path, {"gpu-7/mlx5_1_states.txt": loop(2, 5)})
+    assert (found.cause, found.subject) == ("ib.link_flapping", {"node": "gpu-7", "hca": "mlx5_1", "port": 1})
+    assert told(tmp_path / "fine", {"gpu-7/mlx5_1_states.txt": loop()}).share("ib.link_flapping") == 0
+
+
+def test_ucx_and_the_port_tell_of_one_link(tmp_path: Path) -> None:
+    line = (
+        "[1764468000.1] [vv-2:412 :0] ib_mlx5_log.c:171 UCX  ERROR Transport retry count exceeded on mlx5_1:1/IB (synd "
+        "0x15 vend 0x81 hw_synd 0/0)\n"
+    )
+    port = (
+        "CA 'mlx5_1'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n"
+        "\t\tPhysical state: Polling\n\t\tRate: 10\n\t\tLink layer: InfiniBand\n"
+    )
+    both = told(tmp_path / "both", {"u.log": line, "vv-2/ibstat.txt": port})
+    alone = told(tmp_path / "alone", {"vv-2/ibstat.txt": port})
+    assert both.subject == {"node": "vv-2", "hca": "mlx5_1", "port": 1}
+    assert both.share("ib.link_down") > alone.share("ib.link_down")

@@ -159,3 +159,16 @@ def test_the_faster_interface_beside_the_one_that_nccl_took(tmp_path: Path) -> N
     )
     found = told(tmp_path, {"train.log": log, "xq1/ethtool.txt": speeds, "xq1/ip_addr.txt": places})
     assert found.cause == "net.wrong_interface"
+
+
+def test_the_bridge_of_virtual_machines_leads_to_no_peer(tmp_path: Path) -> None:
+    line = "[yy1:4121] btl_tcp_endpoint.c:626: connect() to {} failed: Connection refused (111)\n"
+    assert told(tmp_path, {"m.err": line.format("192.168.122.1")}).cause == "net.wrong_interface"
+    assert told(tmp_path / "plain", {"m.err": line.format("10.1.0.4")}).cause == "net.bootstrap_blocked"
+
+
+def test_a_diff_of_two_environments_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+    text = (
+        "--- lx1.env\t2026-11-30\n+++ lx2.env\t2026-11-30\n@@ -1,2 +1,2 @@\n-NCCL_P2P_LEVEL=SYS\n+NCCL_P2P_LEVEL=LOC\n"
+    )
+    assert told(tmp_path, {"env.diff": text}).cause == "nccl.env_mismatch"

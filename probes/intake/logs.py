@@ -143,6 +143,7 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
         if host not in NOBODY:
             hosts.setdefault(mine, host)
     writers = frozenset(host for host, _ in _NCCL.findall(head) if host not in NOBODY) | _meeting_places(log)
+    writers |= {str(event.more["host"]) for event in log.events if event.more.get("host", "") not in NOBODY}
     return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, writers, item.mtime)
 
 
