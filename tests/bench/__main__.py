@@ -1,7 +1,7 @@
 """python -m tests.bench [--quick] [--json FILE] [ROW ...]    Measure the diagnosis beside its peers, in one run.
 
-Rows: recorder, merged, logs, diagnosis, suites. --quick measures small sizes, to see that everything runs. Nothing is asserted:
-a loaded machine is slow, so what counts is the ratio to the peer of the same run.
+Rows: recorder, merged, logs, diagnosis, suites. --quick measures small sizes, to see that everything runs. Nothing is
+asserted: a loaded machine is slow, so what counts is the ratio to the peer of the same run.
 """
 
 from __future__ import annotations

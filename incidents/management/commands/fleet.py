@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from incidents import asking
+from incidents.management.given import text_of
 from incidents.models import SuiteRun, User
 from incidents.queries import fleet as queries
 from incidents.services import fleet as services
@@ -62,7 +62,7 @@ class Command(BaseCommand):
     def _add(self, options: dict[str, Any]) -> None:
         if (options["nodes"] is None) == (options["file"] is None):
             raise CommandError("Say which nodes: either a nodeset such as 'gpu-[001-064]', or --file FILE.")
-        text = options["nodes"] if options["file"] is None else _text(options["file"])
+        text = options["nodes"] if options["file"] is None else text_of(options["file"])
         added = services.add_nodes(
             self.fleet, text, services.Login(options["user"], options["port"], options["jump"]), None
         )
@@ -105,7 +105,7 @@ class Command(BaseCommand):
             raise CommandError(
                 f"There is no user {options['by']}. Users: {', '.join(User.objects.values_list('username', flat=True))}"
             )
-        pasted = services.accept_pasted(self.fleet, _text(options["list"]), by)
+        pasted = services.accept_pasted(self.fleet, text_of(options["list"]), by)
         for names, word in (
             (pasted.accepted, "accepted"),
             (pasted.changed, "of them CHANGED"),
@@ -125,10 +125,3 @@ class Command(BaseCommand):
     def _new(self, options: dict[str, Any]) -> None:
         fleet = people.new_fleet(options["name"])
         self.stdout.write(f"Fleet {fleet} is made. Add its people: manage.py person NAME --fleet {fleet}")
-
-
-def _text(name: str) -> str:
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(errors="replace")
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}") from error

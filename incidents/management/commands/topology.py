@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from argparse import ArgumentParser
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from incidents import asking, fabric
+from incidents.management.given import text_of
 from incidents.models import Fleet, SuiteRun, User
 from incidents.services import people, runs
 from incidents.services import topology as services
@@ -45,7 +45,7 @@ class Command(BaseCommand):
         by = User.objects.filter(username=options["by"]).first() if options["by"] else None
         if options["by"] and by is None:
             raise CommandError(f"There is no user {options['by']}.")
-        text = _text(options["file"]) if options["file"] else None
+        text = text_of(options["file"]) if options["file"] else None
         if options["ask"]:
             _ask(self.fleet)
         source = Path(options["file"]).name if options["file"] else ""
@@ -82,10 +82,3 @@ def _ask(fleet: Fleet) -> None:
     asking.ask_here(run)
     while SuiteRun.objects.get(pk=run.pk).finished_at is None:
         time.sleep(0.2)
-
-
-def _text(name: str) -> str:
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text(errors="replace")
-    except OSError as error:
-        raise CommandError(f"{name}: {error.strerror}") from error
