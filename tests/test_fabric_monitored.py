@@ -207,3 +207,41 @@ def test_ucx_and_the_port_tell_of_one_link(tmp_path: Path) -> None:
     alone = told(tmp_path / "alone", {"vv-2/ibstat.txt": port})
     assert both.subject == {"node": "vv-2", "hca": "mlx5_1", "port": 1}
     assert both.share("ib.link_down") > alone.share("ib.link_down")
+
+
+def using(*names: int) -> str:
+    return "NET/IB : Using " + " ".join(f"[{place}]mlx5_{name}:1/IB" for place, name in enumerate(names)) + " [RO]"
+
+
+def test_an_adapter_that_nccl_takes_everywhere_but_on_one_machine(tmp_path: Path) -> None:
+    files = {
+        f"co-{n}.log": f"co-{n}:8:9 [0] NCCL INFO {using(*([0, 2] if n == 3 else [0, 1, 2]))}\n" for n in range(1, 5)
+    }
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("ib.link_down", {"node": "co-3", "hca": "mlx5_1"})
+    assert found.probability < 0.8
+    alike = told(tmp_path / "alike", {name: text.replace("[1]mlx5_2:1/IB [RO]", "[1]mlx5_1:1/IB [2]mlx5_2:1/IB [RO]")
+        for name, text in files.items()})  # fmt: skip
+    assert alike.share("ib.link_down") == 0
+
+
+def test_no_room_for_a_queue_pair_is_no_full_disk(tmp_path: Path) -> None:
+    line = (
+        "co-1:41:43 [1] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_create_qp failed with error No space left on device "
+        "errno 28\n"
+    )
+    found = told(tmp_path, {"rank.err": line})
+    assert found.cause == "ib.qp_exhausted" and found.share("host.disk_full") == 0
+
+
+def test_what_nccl_refuses_counts_before_what_an_adapter_can_do(tmp_path: Path) -> None:
+    def log(n: int, off: bool) -> str:
+        lead, word, far = f"tu-{n}:8:9 [0] NCCL INFO", "Disabled" if off else "Enabled", 7 if off else 4
+        return (
+            f"{lead} NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'\n"
+            f"{lead} GPU Direct RDMA {word} for GPU 0 / HCA 0 (distance {far} > 5), read 0 mode Default\n"
+            f"{lead} Channel 00/0 : {n}[0] -> 9[0] [send] via NET/IB/0{'' if off else '/GDRDMA'}\n"
+        )
+
+    found = told(tmp_path, {f"tu-{n}.log": log(n, n == 2) for n in (1, 2, 3)})
+    assert (found.cause, found.subject) == ("ib.gpudirect_off", {"node": "tu-2"})

@@ -172,3 +172,13 @@ def test_a_diff_of_two_environments_is_read_whatever_it_is_called(tmp_path: Path
         "--- lx1.env\t2026-11-30\n+++ lx2.env\t2026-11-30\n@@ -1,2 +1,2 @@\n-NCCL_P2P_LEVEL=SYS\n+NCCL_P2P_LEVEL=LOC\n"
     )
     assert told(tmp_path, {"env.diff": text}).cause == "nccl.env_mismatch"
+
+
+def test_two_that_were_started_as_the_same_part_of_a_job_are_both_meant(tmp_path: Path) -> None:
+    files = {
+        f"wo-{n}.sh": f"#!/bin/bash\nexport NODE_RANK={place}\ntorchrun --nnodes 3 --node_rank {place} "
+        "--nproc_per_node 8 --master_addr 10.0.0.1 --master_port 29500 train.py\n"
+        for n, place in ((0, 0), (1, 1), (2, 1))
+    }
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("fw.rendezvous_failed", {})

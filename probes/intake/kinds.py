@@ -136,7 +136,7 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
             return Known("tool", text, tool=tool)
     if item.name.lower().endswith(_PROGRAMS) and (of_program := beside(text[:HEAD], item.name)):
         return Known("tool", text, tool=of_program[0])  # and no log, whatever its strings say
-    if item.name.lower().endswith((".patch", ".diff")) and environment.fits(text[:HEAD], item.name):
+    if item.name.lower().endswith((".patch", ".diff", ".yaml", ".yml")) and environment.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=environment.TOOL)
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")

@@ -23,7 +23,7 @@ WORDS = {"rdzv_id": "run id", "nnodes": "number of nodes", "rdzv_backend": "rend
     "master_port": "port of the store", "port": "port of the rendezvous", "node_rank": "rank of the node"}  # fmt: skip
 
 
-_FILE = re.compile(r"[/ ]|\.(?:log|txt|out|err)$")  # a log of no known node
+_FILE = re.compile(r"[/ ]|\.(?:log|txt|out|err|sh|cmd|slurm|sbatch|ya?ml)$")  # a log of no known node
 
 
 class _Started(NamedTuple):
@@ -42,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         ]
         failed = any(True for _ in evidence.job.said("rendezvous", "store_timeout", "bootstrap"))
         yield Hypothesis(
-            CAUSE, _odd(evidence, values),
+            CAUSE, _odd(evidence, values) if name != "node_rank" else {},
             f"The nodes were started with commands that do not fit: {WORDS[name]} {told}", tuple(because),
             ("launch_disagrees", *(("meeting_failed",) if failed else ())),
             would_change=("the same command on every node, but for the rank of the node",),
