@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from incidents.models import Incident, SuiteRun
+from incidents.models import Incident, Ranking, SuiteRun
 from incidents.services import looking
 from incidents.services.diagnosing import judge
 from incidents.services.fleet import Login, add_nodes
@@ -62,6 +62,15 @@ class TestSuspects:
         store(incident, stopped_rank("gpu-002"))
         judge(incident.pk)
         assert asked(incident, "suspects") == []
+
+    def test_a_rank_that_works_while_others_wait_is_sampled_though_its_stack_was_seen(self, incident: Incident) -> None:
+        store(incident, stopped_rank("gpu-002"))
+        busy = {"cause": "fw.rank_busy", "probability": 0.7, "subject": {"rank": 1, "node": "gpu-002"}}
+        stopped = {"cause": "fw.rank_stopped", "probability": 0.7, "subject": {"rank": 1, "node": "gpu-002"}}
+        assert looking.look_closer(incident, Ranking(body={"hypotheses": [stopped]})) == 0
+        assert looking.look_closer(incident, Ranking(body={"hypotheses": [busy]})) == 1
+        assert looking.look_closer(incident, Ranking(body={"hypotheses": [busy]})) == 0, "once"
+        assert asked(incident, "suspects") == [["gpu-002"]]
 
     def test_what_is_unlikely_or_no_rank_or_out_of_reach_is_left_alone(self, incident: Incident) -> None:
         unreachable = read("gpu-002", "rank.stack", outcome="unreachable", why="nobody answers")

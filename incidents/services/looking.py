@@ -1,7 +1,7 @@
 """Asking more by itself: the suspects closer, and everybody a second time.
 
 The capture sends little to many nodes. Once somebody is suspected, py-spy is sent to those few nodes where it is
-missing. A second look at all ranks decides between slow and standing. How the machines are set up, which lasts longer
+missing, or where samples tell more than one look: a rank that works is late for something. A second look at all ranks decides between slow and standing. How the machines are set up, which lasts longer
 than the evidence of ranks, is asked once the capture is over, and compared along the job.
 """
 
@@ -21,22 +21,30 @@ CAPTURE, HANG, SUSPECTS, TRIAGE = "capture", "hang", "suspects", "triage"
 MOST_SUSPECTS = 4  # nodes that are sent megabytes
 LIKELY = 0.1  # hypotheses below this share are not worth it; judgement
 SECOND_AFTER = timedelta(seconds=10)
+# What a rank does while others wait: samples of three seconds show it, one stack may not.
+WORKS = frozenset(("fw.rank_busy", "fw.rank_straggler", "fw.checkpoint_stall", "fw.rank_missing_collective",
+    "cpu.gil_contention", "cpu.dataloader_starved"))  # fmt: skip
 
 
 @transaction.atomic
 def look_closer(incident: Incident, ranking: Ranking) -> int:
-    """Ask the suspects' nodes again, with py-spy sent along, where stacks are missing. Once per node; returns nodes."""
+    """Ask the suspects' nodes again, with py-spy sent along, where stacks are missing or samples would tell more. Once
+    per node; returns nodes."""
     incident = Incident.objects.select_for_update(of=("self",)).get(pk=incident.pk)
-    names = [
-        one["subject"]["node"]
+    likely = [
+        one
         for one in ranking.body["hypotheses"]
         if one["probability"] >= LIKELY and "rank" in one["subject"] and one["subject"].get("node")
     ]
+    names = [one["subject"]["node"] for one in likely]
+    working = {one["subject"]["node"] for one in likely if one["cause"] in WORKS and not incident.fleet.replay}
     nodes = sorted(incident.nodes.filter(name__in=names), key=lambda node: names.index(node.name))
     asked = set(incident.runs.filter(suite=SUSPECTS).values_list("shards__nodes", flat=True))
     left = max(0, MOST_SUSPECTS - len(asked))
-    wanted = [node for node in nodes if node.pk not in asked and _stacks_missing(incident, node)][:left]
-    return _ask(incident, SUSPECTS, wanted) if incident.closed_at is None else 0
+    wanted = [
+        node for node in nodes if node.pk not in asked and (node.name in working or _stacks_missing(incident, node))
+    ]
+    return _ask(incident, SUSPECTS, wanted[:left]) if incident.closed_at is None else 0
 
 
 def _stacks_missing(incident: Incident, node: Node) -> bool:
