@@ -55,6 +55,7 @@ class Port:
     mtu: int | None = None  # bytes; active_mtu of ibv_devinfo
     gids: tuple[str, ...] = ()  # those with an address, as `index type address`
     samples: tuple[Sample, ...] = ()  # oldest first
+    pkeys: tuple[str, ...] = ()  # partitions it is in, such as 0xffff; without the highest bit it is a limited member
 
     @property
     def name(self) -> str:

@@ -54,6 +54,7 @@ _HCA = (
     ("irmware internal error", "health"),
     ("mlx5_error_sw_reset", "health"),
     ("enter_error_state", "health"),
+    ("PCI reads still not working", "health"),  # mlx5_health_try_recover gives it up
     ("limits exceeded(0x8)", "used up"),  # mlx5_cmd_out_err of a command that asks for one more
     ("no resources(0xf)", "used up"),
     ("insufficient power", "power"),

@@ -47,6 +47,12 @@ _ERRORS = (
         "status=",
         rf"{_PEER}with status=(?:(?P<name>IBV_WC_\w{{1,40}})\()?(?P<code>\d{{1,3}})",
     ),
+    shape(  # UCX, ib_mlx5_log.c
+        "ib_completion",
+        "retry count exceeded",
+        r"(?:\[(?P<host>[A-Za-z][\w.-]{0,62}):\d{1,8} {0,2}:\d{1,5}\].{0,80}?)?"
+        r"(?P<name>Transport retry count exceeded) on (?P<where>[\w.-]{2,40}:\d{1,3})",
+    ),
     shape("ib_completion", "Got completion", rf"{_PEER}with error (?P<code>\d{{1,3}})"),
     shape(
         "ib_async",
@@ -72,6 +78,14 @@ _ERRORS = (
         r"(?P<op>ibv_(?:reg_\w{1,16}|create_(?:qp|cq|srq)\w{0,4}|alloc_pd))\([^()]{0,200}\) failed: "
         r"(?P<name>[A-Z][\w ]{2,60}\w)(?:.{0,160}?\(current: (?P<kib>\d{1,18}) kbytes\))?",
     ),
+    shape(  # UCX, uct/ib/base/ib_iface.c and rc: uct_ib_iface_create_qp
+        "ib_resource",
+        "failed to create ",
+        r"failed to (?P<op>create (?:RC|DC|UD|XRC|DCI|DCT|RAW)\w{0,16} QP)\b.{0,200}?: "
+        r"(?P<name>Cannot allocate memory|No space left on device|Resource temporarily unavailable)",
+    ),
+    # Open MPI's help text, help-mpi-btl-openib.txt [init-fail-no-mem]
+    shape("ib_resource", "some locked memory", r"allocate (?P<op>some locked memory)"),
     # libfabric, as on AWS
     shape(
         "ib_resource",
@@ -132,6 +146,12 @@ _ERRORS = (
         "nterface",
         r"NCCL WARN.{0,60}?(?P<name>(?i:no (?:usable )?(?:socket |listening |IP )?interface)s?\b.{0,160})",
     ),
+    shape(  # Open MPI, btl_tcp_endpoint.c, and its help text
+        "bootstrap",
+        "connect() to ",
+        r"(?:\[(?P<host>[A-Za-z][\w.-]{0,62}):\d{1,8}\].{0,80}?)?"
+        r"connect\(\) to (?P<peer>[\d.]{7,15})(?::\d{1,5})? failed(?:: (?P<name>[A-Z][\w ]{2,60}))?",
+    ),
     shape("bootstrap", "exceeded", r"(?P<name>exceeded (?:retries|timeouts)) \(\d{1,9}\)"),
     shape("bootstrap", "ootstrap", r"NCCL WARN.{0,60}?(?P<name>[Bb]ootstrap ?(?:Root)? ?:.{1,160})"),
     shape(
@@ -164,6 +184,7 @@ _IB_PARTS = {
     "local_gid": re.compile(r"localGid ([0-9a-fA-F:.]{2,45})"),
     "remote_gid": re.compile(r"remoteGids? ?([0-9a-fA-F:.]{2,45})"),
 }
+RETRIES = 12  # IBV_WC_RETRY_EXC_ERR, which UCX tells in words
 _HCA = re.compile(r"\bhca ([\w:.-]{1,40})")
 _ROUTE_PARTS = {
     "state": re.compile(r"curr state (\w{2,12})"),
@@ -206,9 +227,10 @@ def read(line: Line) -> LogEvent | None:
 
 
 def _completion(found: LogEvent, text: str, more: dict[str, str | int]) -> LogEvent:
-    hca, code = _HCA.search(text), found.code or 0
+    code = found.code or (RETRIES if "retry count exceeded" in text else 0)
+    hca, found = _HCA.search(text), dataclasses.replace(found, code=code or found.code)
     name = WC_STATUS[code] if code < len(WC_STATUS) else found.name
-    where = hca[1] if hca else ""
+    where = hca[1] if hca else found.where
     more.update(_parts(_IB_PARTS, text))
     return dataclasses.replace(found, name=name, where=where, more=more, secondary=code == FLUSHED)
 

@@ -77,7 +77,8 @@ SHAPES = (
         "nccl_link",
         " via ",
         r"Channel (?P<channel>\d{1,3})(?:/\d{1,3})? : (?P<from>\d{1,7})\[[0-9a-f]{1,16}\] -> "
-        r"(?P<to>\d{1,7})\[[0-9a-f]{1,16}\] (?:\[(?P<direction>send|receive)\] )?via (?P<name>[A-Z][\w/()]{1,60})",
+        r"(?P<to>\d{1,7})\[[0-9a-f]{1,16}\] (?:\[(?P<direction>send|receive)\] )?"
+        r"via (?P<name>[A-Z][\w/()]{1,60}(?: Libfabric[\w/()]{0,40})?)",
     ),
     # nccl-tests: rows of its table, the out-of-place columns. Its average counts small messages as well.
     *(shape("bandwidth", word, _TEST_ROW) for word in ("float ", "half ", "bfloat16 ")),

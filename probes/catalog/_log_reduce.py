@@ -61,6 +61,7 @@ WORDS = (
         "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
         "graph has changed", "CSAN detected", "CUDASanitizerErrors", "not used in producing", "disagreement between",
         "DistributedOperationException", "All shapes ", "terminated with",
+        "retry count exceeded", "connect() to ", "nable to find address", "ailed to create ", "some locked memory",
         "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (

@@ -178,6 +178,7 @@ _NETWORK = (
         r"SO_ERROR: (?P<name>[A-Z][\w ]{2,60}), remote=(?P<peer>\[[^\]]{1,60}\]:\d{1,5})",
     ),
     shape("bootstrap", "onnect timeout [", r"(?P<name>[Cc]onnect timeout) (?P<peer>\[[^\]]{1,60}\]:\d{1,5})"),
+    shape("bootstrap", "nable to find address", r"(?P<name>Unable to find address for): ?(?P<where>[\w.@-]{1,60})"),
     shape("bootstrap", "connectFullMesh", r"(?P<name>connectFullMesh failed)"),
     shape(
         "gloo_timeout",
@@ -234,6 +235,13 @@ _NETWORK = (
         "client socket",
         r"client socket has (?P<name>failed to connect|timed out)(?:.{0,80}?(?P<peer>[(\[]\S.{0,80}?[)\]]))?"
         r"(?:.{0,40}?errno: ?(?P<code>\d{1,4}))?",
+    ),
+    shape(
+        "rendezvous",
+        "cannot be initialized to connect",
+        r"client socket cannot be initialized to connect to (?P<peer>[(\[]\S.{0,80}?[)\]])"
+        r"(?:.{0,40}?errno: ?(?P<code>\d{1,4}))?",
+        name="failed to connect",
     ),
     shape(
         "rendezvous",

@@ -13,6 +13,7 @@ from probes.core import clean, lines_of
 
 COMMAND = re.compile(r"(?:mlnx_qos|dcb (?:pfc|app|buffer|ets)|lldptool)[^\n]{0,60}?(?:-i|dev) ?([\w.@-]{1,40})")
 ENABLED = re.compile(r"^\s{1,16}enabled(?:[ \t]{1,8}([01])){8}\s*$")
+_JSON = re.compile(r"\"prio[-_]pfc\"\s{0,4}:\s{0,4}\[([^\]]{1,200})\]")  # dcb -j
 NAMED = re.compile(r"\b((?:en[opsx]|eth|rocep|roce|rdma|ens|bond)\w{0,20})\b")
 
 
@@ -34,6 +35,9 @@ def flow_control(text: str) -> dict[str, dict[str, object]]:
             here = found.setdefault(dev, here or {})
             bits = line.split()[1:9]
             here["pfc"] = tuple(place for place, bit in enumerate(bits) if bit == "1")
+        elif told := _JSON.search(line):
+            bits = [bit.strip() for bit in told[1].split(",")][:8]
+            found.setdefault(dev, {})["pfc"] = tuple(place for place, bit in enumerate(bits) if bit in ("true", '"on"'))
         elif "prio-pfc" in line:
             name = line.split()[0].rstrip(":")
             here = found.setdefault(clean(name) if NAMED.fullmatch(name) else dev, {})

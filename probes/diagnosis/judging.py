@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from probes.diagnosis import rules
 from probes.diagnosis.collectives import Stalls
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, Subject
 from probes.diagnosis.differences import Difference
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
@@ -24,6 +24,7 @@ from probes.topology import Topology
 
 log = logging.getLogger(__name__)
 OF_PROGRAM = ("gpu.app_fault", "gpu.out_of_memory")
+UNKNOWN = {"", "?"}  # in the place of a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,9 @@ def _advances(evidence: Evidence, failed: dict[str, str]) -> bool:
 
 
 def _checked(name: str, rule: Rule, hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
-    found = list(hypotheses)
+    found = [
+        replace(one, subject=_known(one.subject)) if UNKNOWN & set(one.subject.values()) else one for one in hypotheses
+    ]
     for one in found:
         if one.cause not in rule.causes:
             raise ValueError(f"blames {one.cause}, which it does not declare")
@@ -237,3 +240,9 @@ def _checked(name: str, rule: Rule, hypotheses: Iterable[Hypothesis]) -> list[Hy
         if not one.because:
             raise ValueError(f"gives no reason for {one.cause}")
     return found
+
+
+def _known(subject: Subject) -> Subject:
+    """Without what nobody knows: a file of no node blames none."""
+    known = {key: value for key, value in subject.items() if value not in UNKNOWN}
+    return known if "hca" in known or "hca" not in subject else {k: v for k, v in known.items() if k != "port"}

@@ -16,8 +16,8 @@ from typing import Any
 from probes.catalog._ib_facts import saturated
 
 WEEK_S = 7 * 86_400.0
-_FIRST = re.compile(r"(?:^|[^a-z])(?:before|pre|first|start|begin|earlier|baseline|old|t0|a)(?:[^a-z]|$)", re.I)
-_LAST = re.compile(r"(?:^|[^a-z])(?:after|post|second|end|later|now|new|t1|b)(?:[^a-z]|$)", re.I)
+_FIRST = re.compile(r"(?:^|[^a-z])(?:before|pre|first|start|begin|earlier|baseline|old)(?:[^a-z]|$)", re.I)
+_LAST = re.compile(r"(?:^|[^a-z])(?:after|post|end|later|now|new)(?:[^a-z]|$)", re.I)
 _STAMP = re.compile(
     r"(?<!\d)(20\d\d)[-._]?([01]\d)[-._]?([0-3]\d)[-._ T]?([0-2]\d)[-._:h]?([0-5]\d)[-._:m]?([0-5]\d)(?!\d)"
 )
@@ -76,7 +76,7 @@ def time_of(ref: str) -> float | None:
 
 
 def order_of(ref: str, inside: int = 0) -> tuple[Any, ...]:
-    """Files before and after something, t0 and t1, .1 and .2, or with times in their names, in their order."""
+    """Files before and after something, t0 and t1, t1 and t2, a and b, or with times in their names: in their order."""
     name = ref.rpartition("/")[2] if not re.search(r"(?:before|after|t\d|pre|post)/", ref, re.I) else ref
     stage = 0 if _FIRST.search(name) else 2 if _LAST.search(name) else 1
     parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d{1,18})", ref) if part]

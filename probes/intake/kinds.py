@@ -132,8 +132,12 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         steps, values = steps_in(text), beside(text[:HEAD], item.name)
         if steps or values:
             return Known("perhaps a log", f"{text}\n{steps}" if values else steps)
+        if (tool := tool_of(text[:HEAD], item.name)) is not None:
+            return Known("tool", text, tool=tool)
     if item.name.lower().endswith(_PROGRAMS) and (of_program := beside(text[:HEAD], item.name)):
         return Known("tool", text, tool=of_program[0])  # and no log, whatever its strings say
+    if item.name.lower().endswith((".patch", ".diff", ".yaml", ".yml")) and environment.fits(text[:HEAD], item.name):
+        return Known("tool", text, tool=environment.TOOL)
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)

@@ -59,7 +59,7 @@ class LogFile:
     pids: dict[int, int] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)
     world: int | None = None
-    named: frozenset[str] = frozenset()  # nodes that NCCL's lines begin with
+    named: frozenset[str] = frozenset()  # nodes that NCCL's lines begin with, or where the ranks are to meet
     written_at: float | None = None  # when the file was last written, as far as its folder or archive says
 
 
@@ -146,7 +146,8 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
         pids.setdefault(number, mine)
         if host not in NOBODY:
             hosts.setdefault(mine, host)
-    writers = frozenset(host for host, _ in _NCCL.findall(head) if host not in NOBODY)
+    writers = frozenset(host for host, _ in _NCCL.findall(head) if host not in NOBODY) | _meeting_places(log)
+    writers |= {str(event.more["host"]) for event in log.events if event.more.get("host", "") not in NOBODY}
     return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, writers, item.mtime)
 
 
@@ -154,6 +155,13 @@ def _on(event: LogEvent, placed: Mapping[int, str]) -> LogEvent:
     """With the node that stood in front of its rank's lines."""
     host = placed.get(event.rank, "") if event.rank is not None else ""
     return dataclasses.replace(event, more={**event.more, "host": host}) if host and "host" not in event.more else event
+
+
+def _meeting_places(log: RankLog) -> frozenset[str]:
+    """Nodes that a launcher names as the place where all meet."""
+    told = (str(event.more.get("value", "")) for event in log.events if event.kind == "launch")
+    hosts = {value.partition(":")[0] for value in told if re.fullmatch(r"[A-Za-z][\w.-]{0,62}:\d{2,5}", value)}
+    return frozenset(host for host in hosts - set(NOBODY) if any(one.isdigit() for one in host))
 
 
 def below_a_tool(item: Item, text: str, told: tuple[str, ...] = ()) -> LogFile | None:

@@ -149,14 +149,18 @@ def _says_so(name: str) -> bool:
     return name.startswith("sosreport-") or bool(KEYED.fullmatch(name))
 
 
+def _shape(name: str) -> str:
+    return re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)
+
+
 def nodes_of(
     folders: Iterable[PurePosixPath], hosts: Iterable[str], of_nodes: Iterable[PurePosixPath]
 ) -> set[PurePosixPath]:
     """Which folders are those of one node each. `hosts`: names that the content of files gave; `of_nodes`: folders that
     directly hold what is of a whole node, such as a kernel log.
 
-    A folder is one when its name is such a host, or reads like a node's, or when it and its neighbours differ in their
-    number only (lab-a1, lab-a2) and hold what is of a node.
+    A folder is one when its name is such a host, reads like a node's or is an address, or when it and its neighbours
+    differ in their number only (lab-a1, lab-a2) and hold what is of a node, or are like one that is known.
     """
     known, whole = set(hosts), set(of_nodes)
     found = set()
@@ -165,11 +169,13 @@ def nodes_of(
         name = folder.name
         if not name:
             continue
-        if name in known or name.partition(".")[0] in known or looks_like_a_node(name) or _says_so(name):
+        told = name in known or name.partition(".")[0] in known
+        if told or is_address(name) or looks_like_a_node(name) or _says_so(name):
             found.add(folder)
         elif _HOST.fullmatch(name) and not begins_as_other(name):
-            neighbours.setdefault((folder.parent, re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)), set()).add(folder)
+            neighbours.setdefault((folder.parent, _shape(name)), set()).add(folder)
+    shapes = {_shape(folder.name) for folder in found if folder.name in known and _shape(folder.name) != folder.name}
     for same in neighbours.values():
-        if len(same) > 1 and same & whole:
+        if len(same) > 1 and (same & whole or any(_shape(folder.name) in shapes for folder in same)):
             found |= same
     return found

@@ -1,6 +1,6 @@
 """Nodes by the names of several files or folders together: what differs in its number only, or holds the same files.
 
-Shape    of_names, of_logs and of_fabric give names, of_twins folders
+Shape    of_names, of_repeated, beside_known, of_logs and of_fabric give names, of_twins folders
 Errors   none
 """
 
@@ -98,6 +98,23 @@ def of_logs(insides: Iterable[PurePosixPath]) -> set[str]:
         if sum(len(ranks[one]) for one in group) == len(set().union(*(ranks[one] for one in group)))
     ]
     return {name for group in apart for name in group}
+
+
+def of_repeated(paths: Iterable[PurePosixPath]) -> set[str]:
+    """The node whose name begins several files of one node: am2.dmesg.txt and am2.ibstat.txt."""
+    begins: dict[str, set[str]] = {}
+    for path in paths:
+        words = re.split(r"[._ ]+", stem(path.name)[:200])
+        begins.setdefault(bare(words[0]), set()).add(path.name)
+    some = {word for word, names in begins.items() if len(names) > 1}
+    return {word for word in some if len(word) > 2 and word[-1:].isdigit() and may_be_lone(word)}
+
+
+def beside_known(paths: Iterable[PurePosixPath], known: set[str]) -> set[str]:
+    """Names of files that are like one of a node that something else names: kb-1.err of kb-1, then also kb-2.err."""
+    words = {bare(re.split(r"[._ ]+", stem(path.name)[:200])[0]) for path in paths}
+    groups = {NUMBERED.sub("#", word) for word in words & known}
+    return {word for word in alike(words) | (words & known) if NUMBERED.sub("#", word) in groups}
 
 
 def _only(path: PurePosixPath) -> str:

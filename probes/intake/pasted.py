@@ -26,6 +26,7 @@ from probes.core import lines_of
 from probes.intake import bare_heads, bug_report
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike, may_be_lone
+from probes.intake.keyed import keyed
 from probes.intake.names import is_host
 from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in, only_name
 from probes.intake.programs import is_command
@@ -95,6 +96,8 @@ def parts_of(text: str) -> list[Part]:
         found[2].split()[0].strip(":,") for found in marked if is_command(found[2].partition(" ")[2].strip())
     )
     known |= (plain := bare_heads.names_in(head))
+    known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
+        if _RULE.match(one) and _RULE.match(two) for name in _folded(name, True) or (name.strip(),))  # fmt: skip
     frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
     parts = list(_by_headings(text, known, frames)) if plain or any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]
@@ -137,6 +140,7 @@ def _may_head(line: str) -> bool:
     return (
         line[:1] in "=#*~<>+_-[$"
         or line.startswith("Every ")
+        or keyed(line) != ""
         or " | " in line[:80]
         or "$ " in line[:120]
         or "# " in line[:120]
@@ -169,6 +173,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         when = look.at if (look := watched(lines[at])) else moment_in(lines[at][:200])
         home = () if who is None else who or home
         if command and who is not None:
+            home = who if now.many else home  # the nodes in its output are not where the next was typed
             now = asked(command)
             loop = looped(command)
         elif who is None:
@@ -225,13 +230,16 @@ def _heading(
     if len(line) > 2000 or line.endswith(" ping statistics ---"):  # which is no heading of a file
         return None
     if _RULE.match(line[:500]) and at + 2 < len(lines) and _RULE.match(lines[at + 2].rstrip()[:500]):
-        nodes = _folded(lines[at + 1].strip()[:2000]) or _alone(lines[at + 1].strip()[:200])
+        word = lines[at + 1].strip()[:2000]
+        nodes = _folded(word, True) or ((word,) if word in known else _alone(word[:200]))
         return (3, nodes, "") if nodes else None
     if found := _ANSIBLE.match(line) or _PSSH.match(line):
         return 1, (found[1],), ""
     marked = _MARKED.match(line) or _OPEN.match(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
+    if node := keyed(line):
+        return 1, (node,), f"{line.strip()} "  # the blank: it is no command of one word
     if look := watched(line):
         return 1, (look.node,) if _typed_on(look.node, True) else (), look.command
     if prompt := _PROMPT.match(line):
@@ -270,15 +278,16 @@ def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
     return (1, nodes, command) if nodes or command else None
 
 
-def _folded(word: str) -> tuple[str, ...]:
-    """The nodes of a name, or of a folded list with a count behind it, as clush prints it."""
-    word = re.sub(r" \(\d{1,6}\)$", "", word)
-    if is_node(word):
-        return (word,)
-    if not re.fullmatch(r"[A-Za-z][\w.-]{0,62}\[[\d,-]{1,400}\][\w.,\[\]-]{0,400}", word):
+def _folded(word: str, ruled: bool = False) -> tuple[str, ...]:
+    """The nodes of a name, or of a folded list with a count behind it, as clush prints it. `ruled`: between two rules,
+    where dshbak and clush put nodes and nothing else, whatever they are called."""
+    plain = re.sub(r" \(\d{1,6}\)$", "", word)
+    if is_node(plain) or (ruled and plain != word and is_host(plain)):
+        return (plain,)
+    if not re.fullmatch(r"[A-Za-z][\w.-]{0,62}\[[\d,-]{1,400}\][\w.,\[\]-]{0,400}", plain):
         return ()
-    names = tuple(_unfolded(word))
-    return names if len(names) <= MOST_NODES and all(map(is_node, names)) else ()
+    names = tuple(_unfolded(plain))
+    return names if len(names) <= MOST_NODES and all(ruled or is_node(name) for name in names) else ()
 
 
 def _unfolded(word: str) -> Iterator[str]:

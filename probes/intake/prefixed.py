@@ -13,6 +13,7 @@ from probes.intake.names import is_address, looks_like_a_node
 MOST_NODES = 1_024
 _PART = re.compile(r"(?:mc|csrow|cpu|dimm|ch|mce|socket|core|disk|bank)\d{1,4}", re.I)  # of a node: edac-util's mc0:
 _PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80}|\d{1,3}(?:\.\d{1,3}){3}(?=:))(?:: |:$|/[\w.-]{1,80}\] )")
+_ADAPTER = re.compile(r"(?:mlx\d|bnxt_re|hfi\d|rdmap|rocep|roce|ibp|irdma|efa|rxe)_?\d[\w/]{0,12}")
 
 
 def names_in(head: list[str], share: float = 0.95) -> set[str]:
@@ -21,8 +22,8 @@ def names_in(head: list[str], share: float = 0.95) -> set[str]:
     names = set(found)
     if not found or len(found) < len(head) * share or len(names) > MOST_NODES:
         return set()
-    if all(map(_PART.fullmatch, names)):
-        return set()
+    if all(map(_PART.fullmatch, names)) or all(map(_ADAPTER.fullmatch, names)):
+        return set()  # parts or ports of one node
     pods = sum(line.startswith("[pod/") for line in head) > len(head) // 2
     alike = {re.sub(r"\d+", "#", name) for name in names}
     numbered = all(any(c.isdigit() for c in name) for name in names)

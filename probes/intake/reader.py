@@ -78,6 +78,8 @@ class Reader:
         if not extracts:
             self._unread(item, "lists no process")
         else:
+            if known.kind == "ps" and environment.of_commands(known.text):
+                self._tool(item, environment.TOOL, known.text)
             # Who takes the CPU, be it of the job or not.
             if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
                 self._tool(item, process_table.TOOL, known.text)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from probes.intake.metrics import series_of
+from probes.intake.series import Series
 
 # The most exact first: `instance` is where the exporter listens, which may be a pod's address.
 _NODES = ("node", "nodename", "kubernetes_node", "hostname", "exported_hostname", "host", "exported_instance",
@@ -47,15 +48,27 @@ def samples(text: str, names: Sequence[str] = ()) -> Iterator[Sample]:
     """Of a range of time the last of each; all where no names are given."""
     for one in series_of(text):
         if one.name and one.points and (not names or one.name in names):
-            labels = {key.lower(): said for key, said in one.labels.items()}
-            yield Sample(one.name, labels, one.points[-1][1])
+            yield _last(one)
+
+
+def _last(one: Series) -> Sample:
+    return Sample(one.name, {key.lower(): said for key, said in one.labels.items()}, one.points[-1][1])
 
 
 def by_node(text: str) -> dict[str, str]:
     """The metrics of each node as lines, where they are of two or more."""
     lines: dict[str, list[str]] = {}
-    for one in samples(text):
-        if one.node:
-            labels = ",".join(f'{key}="{said}"' for key, said in one.labels.items())
-            lines.setdefault(one.node, []).append(f"{one.name}{{{labels}}} {one.value!r}")
+    for series in series_of(text):
+        one = _last(series) if series.name and series.points else None
+        if one is None or not one.node:
+            continue
+        labels = ",".join(f'{key}="{said}"' for key, said in one.labels.items())
+        mine = lines.setdefault(one.node, [])
+        at, value = series.points[0]
+        if "infiniband" in one.name and len(series.points) > 1 and None not in (at, series.points[-1][0]):
+            # Of counters of ports two looks tell more than one, in the form of an exposition with times.
+            mine.append(f"{one.name}{{{labels}}} {value!r} {1000 * (at or 0.0):.0f}")
+            mine.append(f"{one.name}{{{labels}}} {one.value!r} {1000 * (series.points[-1][0] or 0.0):.0f}")
+        else:
+            mine.append(f"{one.name}{{{labels}}} {one.value!r}")
     return {node: "\n".join(some) + "\n" for node, some in lines.items()} if len(lines) > 1 else {}

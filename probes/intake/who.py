@@ -17,8 +17,8 @@ from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
 from probes.intake.hosts import called, lone_node, node_of_name
-from probes.intake.names import Named, after_prefix, named, nodes_of
-from probes.intake.neighbours import of_fabric, of_logs, of_names, of_twins
+from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of
+from probes.intake.neighbours import beside_known, of_fabric, of_logs, of_names, of_repeated, of_twins
 
 
 class Who:
@@ -33,8 +33,12 @@ class Who:
         hosts |= set(self.told.values())
         hosts |= brought.named | of_names([one.inside for one in brought.nodes])
         hosts |= of_logs(log.inside for log in brought.logs)
+        hosts |= of_repeated([one.inside for one in brought.nodes])
         hosts |= of_fabric(brought.nodes, brought.folders)
         whole = [one.inside.parent for one in brought.nodes] + [p.inside.parent for p in brought.processes if p.table]
+        # A folder of what is of one node, and a log beside it that is called so, are of that node.
+        folders = {one.name for one in whole if is_host(one.name) and not is_other(one.name) and one.name[-1].isdigit()}
+        hosts |= beside_known((log.inside for log in brought.logs), hosts | folders)
         self.nodes = nodes_of(brought.folders, hosts, whole) | of_twins(one.inside for one in brought.nodes)
         self.nodes -= of_many(one.inside for one in brought.nodes)
         self.called = {folder: called(folder.name, hosts) for folder in self.nodes}

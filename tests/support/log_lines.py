@@ -57,6 +57,25 @@ LINES_OF_COMMUNICATION: Told = [
         {"op": "ibv_create_qp_ex", "code": 12},
     ),
     (f"{WARN}Call to ibv_create_qp failed", "ib_resource", {"op": "ibv_create_qp", "code": None}),
+    (
+        "[1764468000.123456] [gpu-a:4121 :0] ib_iface.c:1034 UCX  ERROR iface=0x55d0: failed to create RC QP TX wr:256 "
+        "sge:6 inl:64 resp:0 RX wr:0 sge:0 resp:0: Cannot allocate memory",
+        "ib_resource",
+        {"op": "create RC QP", "name": "Cannot allocate memory"},
+    ),
+    (
+        "[1764468000.1] [gpu-a:412 :0] ib_mlx5_log.c:171 UCX  ERROR Transport retry count exceeded on mlx5_1:1/IB "
+        "(synd 0x15 vend 0x81 hw_synd 0/0)",
+        "ib_completion",
+        {"code": 12, "where": "mlx5_1:1", "more.host": "gpu-a"},
+    ),
+    (
+        "[gpu-a:4121] btl_tcp_endpoint.c:626: connect() to 192.168.122.1 failed: Connection refused (111)",
+        "bootstrap",
+        {"name": "Connection refused", "peer": "192.168.122.1", "more.host": "gpu-a"},
+    ),
+    ("[E1130 03:01:12.1 device.cc:84] Unable to find address for: ib9", "bootstrap", {"where": "ib9"}),
+    ("allocate some locked memory.  This typically can indicate that the", "ib_resource", {"op": "some locked memory"}),
     # Adapters of other makers
     (
         "n1: n1: n1:149:298 [5] register_mr_buffers:465 NCCL WARN NET/OFI Unable to register memory (type = 1) for "

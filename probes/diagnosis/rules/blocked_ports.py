@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from probes.catalog._net_facts import FilterRule
+from probes.catalog._net_facts import FilterRule, Socket
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import node_at
@@ -27,15 +28,27 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         sending = [one for one in seen.facts.sockets if one.state == "SYN-SENT"]
         if dropping and (failed or any(rule.packets for rule in dropping if not rule.policy)):
             yield _dropped(seen.node, seen.ref, dropping, failed, ports)
-        if sending and failed:
+        mine = bool(sending) and not failed and _listened_to(evidence, seen.node, sending)
+        if sending and (failed or mine):
             peers = ", ".join(sorted({one.peer for one in sending})[:4])
             where = frozenset({seen.node} if seen.node else ())
             told = (Reason(f"{len(sending)} sockets in SYN-SENT, to {peers}", seen.ref), *_lines(failed))
             yield Hypothesis(
                 CAUSE, {"node": seen.node} if seen.node else {},
                 f"Connections from {seen.node or 'a node'} get no answer: {peers}",
-                told, ("syn_unanswered",), would_change=("`nc -z` from that node to that port",), nodes=where,
+                told, ("syn_unanswered_listening" if mine else "syn_unanswered",),
+                would_change=("`nc -z` from that node to that port",), nodes=where,
             )  # fmt: skip
+
+
+def _listened_to(evidence: Evidence, node: str, sending: list[Socket]) -> bool:
+    """Whether several connections wait for one port at which another node listens."""
+    ports = Counter(one.peer.rpartition(":")[2] for one in sending)
+    listens = {
+        one.local.rpartition(":")[2] for seen in evidence.of("host.settings") if seen.node != node
+        for one in seen.facts.sockets if one.state == "LISTEN"
+    }  # fmt: skip
+    return any(count > 1 and port in listens for port, count in ports.items())
 
 
 def _by_hand(evidence: Evidence, failed: list[Any], ports: set[int]) -> Iterator[Hypothesis]:

@@ -30,18 +30,21 @@ from probes.diagnosis.log_evidence import (
 INTERFACE, BLOCKED = "net.wrong_interface", "net.bootstrap_blocked"
 # Interfaces that lead to no other node: made by container engines, virtual machines, Kubernetes networks, VPNs.
 INSIDE = re.compile(
-    r"(?:lo$|docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube-|nodelocal|vmnet|vboxnet|dummy)"
+    r"(?:lo$|docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube-|nodelocal|vmnet|vboxnet|dummy"
+    r"|tailscale|zt\w{8}|wg\d|wt\d|tun\d|utun\d|ppp\d)"
 )
+BRIDGES = ("172.17.", "192.168.122.")  # that docker and libvirt make on every machine
 NO_ROUTE = ("No route", "Network is unreachable", "Host is unreachable", "Network unreachable")
 LATE = ("Connection timed out", "onnect timeout", "exceeded timeouts", "Software caused connection abort")
 REFUSED = ("Connection refused", "exceeded retries")
 SIGNALS = {"no_route": "connection_no_route", "timed_out": "connection_timed_out", "refused": "connection_refused"}
-NO_INTERFACE = re.compile(r"(?i)no (?:usable )?(?:socket |listening |ip )?interface")
+NO_INTERFACE = re.compile(r"(?i)no (?:usable )?(?:socket |listening |ip )?interface|^unable to find address for")
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     failed = [one for one in evidence.job.said("bootstrap") if not one[0].secondary]
     failed += _tries(evidence)
+    failed += [one for one in evidence.job.said("peer_closed", "gloo_timeout") if address_kind(address(one[0].peer))]
     wrong = list(_interface(evidence, failed))
     yield from wrong
     yield from _blocked(evidence, failed, bool(wrong))
@@ -55,7 +58,10 @@ def _tries(evidence: Evidence) -> list[Said]:
 
 
 def _interface(evidence: Evidence, failed: list[Said]) -> Iterator[Hypothesis]:
-    if not several_nodes(evidence):
+    several = several_nodes(evidence)
+    none = [one for one in failed if NO_INTERFACE.search(one[0].name)]
+    bridged = [one for one in failed if address(one[0].peer).startswith(BRIDGES)]
+    if not several and not none and not bridged:
         return  # within one node every interface will do
     taken = interfaces(evidence)
     lines = {node_of(evidence, one): one for one in evidence.job.said("nccl_net") if one[0].name != "NET/IB"}
@@ -68,8 +74,7 @@ def _interface(evidence: Evidence, failed: list[Said]) -> Iterator[Hypothesis]:
     names = {node: sorted(mine.values())[0] for node, mine in taken.items() if mine}
     nets = {node: ".".join(next(iter(mine)).split(".")[:2]) for node, mine in taken.items() if mine}
     apart = (set(odd_ones(dict(names))) & set(odd_ones(dict(nets)))) - (set() if failed else done)
-    lost = [one for one in failed if address_kind(address(one[0].peer)) or address(one[0].peer).startswith("172.17.")]
-    none = [one for one in failed if NO_INTERFACE.match(one[0].name)]
+    lost = [one for one in failed if address_kind(address(one[0].peer)) or address(one[0].peer).startswith(BRIDGES)]
     signals = ["interface_of_inside"] * bool(bad) + ["peer_address_of_inside"] * bool(lost)
     signals += ["no_interface"] * bool(none) + ["interface_differs"] * bool(apart and not bad)
     if not signals:

@@ -18,6 +18,7 @@ WAIT = "port_xmit_wait"
 BYTES = 8
 LONG_S = 5.0  # a shorter look may meet one collective of a healthy job, which waits too; judgement
 SOME, BAD = 0.05, 0.20  # of the time; judgement, field row port_xmit_wait
+FASTEST = 800.0  # Gb/s, of XDR: where no port's rate is told, it waited at least so long
 ODD = 5.0  # times the others' wait, before it is that port alone; judgement
 PAUSES = ("rx_global_pause_duration", *(f"rx_prio{n}_pause_duration" for n in range(8)))
 SENT_PAUSES = tuple("t" + name[1:] for name in PAUSES)
@@ -25,6 +26,7 @@ FRAMES = (*(f"{way}x_prio{n}_pause" for way in "rt" for n in range(8)), "rx_paus
 # A frame pauses 65,535 quanta of 512 bits at most: 84 us at 400 Gb/s, 336 us at 100. Judgement: so many matter.
 FRAMES_PER_S, MANY_FRAMES = 2000.0, 1_000_000
 MARKS_PER_S = 10_000.0  # judgement: with DCQCN some hundreds a second are usual in a busy fabric
+MARKED = 100_000_000  # between two looks whose times nobody told; judgement: hours of the rate above
 MARKS = ("np_ecn_marked_roce_packets", "rp_cnp_handled", "np_cnp_sent")
 
 
@@ -34,9 +36,7 @@ def share(view: PortView, like: float | None = None) -> float | None:
     change = view.changes.get(WAIT)
     if change is None or change.delta is None or not change.seconds:
         return None
-    rate = view.rate_gbps or like
-    if rate is None:
-        return None
+    rate = view.rate_gbps or like or FASTEST
     part = change.delta * BYTES / (change.seconds * rate * 1e9 / 8)
     return part if part <= 1.2 else None  # its tick is another
 
@@ -197,15 +197,17 @@ def _frames(ports: Ports) -> Iterator[Hypothesis]:
 
 def _marked(ports: Ports) -> Iterator[Hypothesis]:
     """RoCE that is only slowed down: senders are told very often to send less, and nothing waits or is lost."""
-    rates = {}
+    rates: dict[int, str] = {}
     for view in ports.of_nodes:
         fastest = max(((view.rise(name) / s) for name in MARKS if (s := view.seconds(name))), default=0.0)
-        if fastest > MARKS_PER_S:
-            rates[id(view)] = fastest
+        often = max((view.rise(name) for name in MARKS if view.seconds(name) is None), default=0)
+        if fastest > MARKS_PER_S or often > MARKED:
+            rates[id(view)] = f"{fastest:,.0f} marks or notifications of congestion a second"
+            if fastest <= MARKS_PER_S:
+                rates[id(view)] = f"{often:,} more marks or notifications of congestion"
     some = [view for view in ports.of_nodes if id(view) in rates]
     if some:
-        told = [Reason(f"{view.called}: {rates[id(view)]:,.0f} marks or notifications of congestion a second",
-            view.ref_of(*MARKS)) for view in some[:6]]  # fmt: skip
+        told = [Reason(f"{view.called}: {rates[id(view)]}", view.ref_of(*MARKS)) for view in some[:6]]  # fmt: skip
         subject = some[0].subject if len(some) == 1 else {}
         says = f"Congestion is notified very often on {len(some)} port{'s' if len(some) > 1 else ''}"
         yield _said(subject, says, told, "congestion_marked", frozenset(view.node for view in some if view.node))

@@ -134,7 +134,8 @@ def _node(node: str, links: list[_Link]) -> Hypothesis:
 
 def _lost(evidence: Evidence, link: _Link) -> Hypothesis:
     end = link.end
-    short = {node.partition(".")[0] for node in evidence.nodes if node}
+    wrote = {str(event.more["host"]) for event, _, _ in evidence.job.events if "host" in event.more}
+    short = {node.partition(".")[0] for node in (*evidence.nodes, *wrote) if node}
     elsewhere = len(short) > 1 and bool(end.node) and end.node.partition(".")[0] not in short
     signal = "link_lost_elsewhere" if elsewhere else "link_lost_by_manager" if end.node else "switch_link_lost"
     subject = _subject(end)

@@ -40,11 +40,28 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         for one in evidence.job.said("nccl_warn", "nccl_error", "bootstrap", "traceback")
         if not one[0].secondary and (_MODIFY.search(one[0].text) or _PKEY.search(one[0].text))
     ]
-    odd = odd_gids(evidence)
+    odd = odd_gids(evidence) or _odd_partitions(evidence)
     if said:
         yield _route(evidence, said, odd)
     elif odd:
         yield _shifted(odd)
+
+
+def _odd_partitions(evidence: Evidence) -> dict[str, list[Reason]]:
+    """Node -> why, of the few whose port is in other partitions than the same port of most others: two ends talk only
+    within one, and never two limited members (InfiniBand Architecture Specification vol. 1, 10.9)."""
+    same: dict[tuple[str, int], list[PortView]] = {}
+    for view in evidence.ports.of_nodes:
+        if view.node and view.facts is not None and view.facts.pkeys:
+            same.setdefault((view.hca, view.port), []).append(view)
+    odd: dict[str, list[Reason]] = {}
+    for views in same.values():
+        most, count = Counter(view.facts.pkeys for view in views if view.facts).most_common(1)[0]
+        for view in views if len(views) > 2 and count * 3 >= 2 * len(views) else ():
+            if view.facts is not None and view.facts.pkeys != most:
+                says = f"{view.called} is in the partitions {', '.join(view.facts.pkeys[:6])}, on {count} other nodes"
+                odd.setdefault(view.node, []).append(Reason(f"{says} {', '.join(most[:6])}", view.ref))
+    return odd
 
 
 def _shifted(odd: dict[str, list[Reason]]) -> Hypothesis:
@@ -52,12 +69,18 @@ def _shifted(odd: dict[str, list[Reason]]) -> Hypothesis:
     return Hypothesis(
         CAUSE,
         whom(set(odd)),
-        f"The GID index that NCCL is told to take is another address on {listed(set(odd))} than on the other nodes",
+        f"{_unlike(odd)} on {listed(set(odd))} than on the other nodes",
         tuple(reason for some in odd.values() for reason in some[:2])[:4],
         ("gid_unlike_others_alone",),
-        would_change=("show_gids: the same kind of address at this index on every node",),
+        would_change=("show_gids and pkeys of the ports: the same on every node",),
         nodes=frozenset(odd),
     )
+
+
+def _unlike(odd: dict[str, list[Reason]]) -> str:
+    if any("partitions" in reason.says for some in odd.values() for reason in some):
+        return "Ports are in other partitions"
+    return "The GID index that NCCL is told to take is another address"
 
 
 def _route(evidence: Evidence, said: list[Said], odd: dict[str, list[Reason]]) -> Hypothesis:

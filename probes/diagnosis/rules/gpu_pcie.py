@@ -12,6 +12,7 @@ from probes.catalog._gpu_facts import Gpu
 from probes.catalog._kernel_events import Aer
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.gpus import gpus_of, usual
+from probes.diagnosis.rules.hca_fault import DRIVERS as ADAPTERS
 from probes.diagnosis.times import seconds_between, times_of
 
 CAUSE = "gpu.pcie_degraded"
@@ -117,6 +118,8 @@ def _errors(evidence: Evidence) -> Iterator[Hypothesis]:
         for event, finding in zip(seen.facts.aer, said, strict=False):
             if finding.severity == "info" or times.old(seen.node, event.last_at, event.last):
                 continue
+            if event.severity != "corrected" and event.text.startswith(ADAPTERS):
+                continue  # that adapter is at fault
             serious = {"fatal": "pcie_fatal_errors", "nonfatal": "pcie_uncorrected_errors"}
             signal = serious.get(event.severity, _corrected(event))
             there = gpus.get(seen.node)

@@ -48,12 +48,21 @@ def _paths(evidence: Evidence) -> tuple[dict[str, Said], dict[str, Said]]:
     """Nodes on which NCCL uses GPUDirect RDMA, and those on which it does not on any link, by its own log."""
     on: dict[str, Said] = {}
     off: dict[str, Said] = {}
+    linked: set[str] = set()
+    refused: dict[str, Said] = {}  # of one GPU and one adapter, which counts before what an adapter is able to
     for one in evidence.job.said("nccl_gdr", "nccl_link"):
         event = one[0]
         if event.kind == "nccl_link" and ("NET/" not in event.name or "NET/Socket" in event.name):
             continue
         used = event.name.lower() == "enabled" if event.kind == "nccl_gdr" else "GDR" in event.name
         (on if used else off).setdefault(node_of(evidence, one), one)
+        if used and event.kind == "nccl_link":
+            linked.add(node_of(evidence, one))
+        elif not used and "gpu" in event.more:
+            refused.setdefault(node_of(evidence, one), one)
+    for node in set(refused) - linked:
+        on.pop(node, None)
+        off[node] = refused[node]
     return on, {node: one for node, one in off.items() if node not in on}
 
 

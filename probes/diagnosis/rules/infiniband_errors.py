@@ -1,4 +1,4 @@
-"""InfiniBand as NCCL sees it while the job runs: completion errors, and events of ports and adapters.
+"""InfiniBand as NCCL sees it while the job runs: completion errors, and events of ports (of adapters: hca_fault).
 
 Who reports status 12 (retries exhausted) is the victim: it sends, and nobody answers. The peer in the line is named by
 its bootstrap address. So one node that many name, or that alone complains of many, is at fault; a single pair tells
@@ -24,14 +24,13 @@ from probes.diagnosis.log_evidence import (
 )
 from probes.diagnosis.rules.fabric_events import lost_switches
 
-DOWN, ADAPTER, SWITCH = "ib.link_down", "ib.hca_fault", "ib.switch_down"
+DOWN, SWITCH = "ib.link_down", "ib.switch_down"
 RETRIES = 12  # IBV_WC_RETRY_EXC_ERR of ibv_wc_status(3)
 TOGETHER_S = 30.0  # judgement: ports that go within this time went together
 Port = tuple[str, str]  # node, adapter:port
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    yield from _adapters(evidence)
     errors = sorted(_errors(evidence), key=lambda one: when(evidence, one) or float("inf"))
     down = _ports(evidence, "port error")
     if len({node for node, _ in down}) >= 3 and _together(evidence, down):
@@ -46,23 +45,6 @@ def _errors(evidence: Evidence) -> Iterator[Said]:
     for one in evidence.job.said("ib_completion"):
         if one[0].code == RETRIES and not one[0].secondary:
             yield one
-
-
-def _adapters(evidence: Evidence) -> Iterator[Hypothesis]:
-    for one in evidence.job.said("ib_async"):
-        if "catastrophic" not in one[0].name and "device fatal" not in one[0].name:
-            continue
-        node, hca = node_of(evidence, one), one[0].where.partition(":")[0]
-        yield Hypothesis(
-            ADAPTER,
-            ({"node": node} if node else {}) | ({"hca": hca} if hca else {}),
-            f"Adapter {hca or 'of InfiniBand'} on {node or 'a node'} reported a fault of its own: {one[0].name}",
-            (quoted(*one),),
-            ("adapter_fatal_event",),
-            would_change=("the adapter working again without a reset", "a PCIe fault above it in the kernel log"),
-            ranks=everyone(evidence),
-            nodes=frozenset({node}),
-        )
 
 
 def _ports(evidence: Evidence, name: str) -> dict[Port, list[Said]]:
@@ -227,4 +209,4 @@ def _all_up(evidence: Evidence, node: str) -> str:
     return ""
 
 
-RULE = Rule((DOWN, ADAPTER, SWITCH), judge)
+RULE = Rule((DOWN, SWITCH), judge)

@@ -7,11 +7,12 @@ after the run id, so agents of two ids share a store and never see each other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.log_evidence import everyone, node_of
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Subject
+from probes.diagnosis.log_evidence import everyone, node_at, node_of, odd_ones, whom
 
 CAUSE = "fw.rendezvous_failed"
 # Commands of one job name one place to meet, or one run.
@@ -20,6 +21,9 @@ FITS = ("rdzv_id", "nnodes", "rdzv_backend", "master_port")
 CALLED = {"run_id": "rdzv_id", "min_nodes": "nnodes"}  # in torchrun's own list
 WORDS = {"rdzv_id": "run id", "nnodes": "number of nodes", "rdzv_backend": "rendezvous backend",
     "master_port": "port of the store", "port": "port of the rendezvous", "node_rank": "rank of the node"}  # fmt: skip
+
+
+_FILE = re.compile(r"[/ ]|\.(?:log|txt|out|err|sh|cmd|slurm|sbatch|ya?ml)$")  # a log of no known node
 
 
 class _Started(NamedTuple):
@@ -38,12 +42,18 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         ]
         failed = any(True for _ in evidence.job.said("rendezvous", "store_timeout", "bootstrap"))
         yield Hypothesis(
-            CAUSE, {}, f"The nodes were started with commands that do not fit: {WORDS[name]} {told}", tuple(because),
+            CAUSE, _odd(evidence, values) if name != "node_rank" else {},
+            f"The nodes were started with commands that do not fit: {WORDS[name]} {told}", tuple(because),
             ("launch_disagrees", *(("meeting_failed",) if failed else ())),
             would_change=("the same command on every node, but for the rank of the node",),
             ranks=everyone(evidence), nodes=frozenset(evidence.nodes),
         )  # fmt: skip
         return
+
+
+def _odd(evidence: Evidence, values: Mapping[str, str]) -> Subject:
+    """The node whose command is unlike that of most."""
+    return whom(node_at(evidence, owner) or owner for owner in odd_ones(dict(values)) if not _FILE.search(owner))
 
 
 def _started(evidence: Evidence) -> dict[str, _Started]:

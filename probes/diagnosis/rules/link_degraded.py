@@ -18,6 +18,8 @@ REMOTE = "port_rcv_remote_physical_errors"  # packets that a switch upstream had
 NOISY = ("HDR", "NDR", "XDR", "GDR")  # PAM4: symbol errors before correction are normal
 SOFTWARE = ("rxe", "siw")  # RDMA in software: it tells a rate that means nothing
 MANY, TIMES, FEWEST = 10, 10, 3  # judgement: errors, times those of other ports, ports that a usual rate needs
+# Which receivers count even with correction, and how many; judgement: burn-in and reboots leave tens.
+HARD, THOUSANDS = ("port_rcv_errors", "link_error_recovery", "local_link_integrity_errors"), 1000
 BER = 1000  # bit error rate after correction of 1e-15, in parts of 1e-18; judgement (field: 1e-12 warns)
 
 
@@ -27,6 +29,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _links(evidence)
     own = {id(view): _errors(view) for view in ports.views.values()}
     rising = any(own.values())
+    if not rising:
+        yield from _swept(evidence, ports)
     for view in ports.views.values():
         if own[id(view)] or not rising:
             yield from _rising(evidence, ports, view, own)
@@ -186,6 +190,22 @@ def _rising(evidence: Evidence, ports: Ports, view: PortView, own: dict[int, int
             CAUSE, subject, says, (reason,), ("errors_upstream",),
             would_change=("counters of the ports of that switch, twice",), nodes=frozenset(),
         )  # fmt: skip
+
+
+def _swept(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
+    """One look at a whole fabric, in which one cable has counted far more than all others: on either of its ends."""
+    sets = [one for seen in evidence.of("ib.counters") for one in seen.facts.sets if one.kind == "guid"]
+    if not sets or len(sets) != sum(len(seen.facts.sets) for seen in evidence.of("ib.counters")):
+        return
+    counts = {id(view): sum(look.counters.get(name) or 0 for look in view.looks[-1:] for name in HARD)
+              for view in ports.views.values()}  # fmt: skip
+    bad = [view for view in ports.views.values() if counts[id(view)] >= THOUSANDS]
+    rest = sum(count for count in counts.values() if count < THOUSANDS)
+    cables = {(one.node, one.hca, one.switch, one.port) for one in map(ports.adapter_of, bad)}
+    if len(cables) == 1 and rest * TIMES < counts[id(bad[0])]:
+        told = ", ".join(f"{name} {value:,}" for name in HARD if (value := bad[0].looks[-1].counters.get(name)))
+        says = f"Of all ports that were swept only {bad[0].called} has many errors: {told}"
+        yield _hypothesis(evidence, bad[0], says, [Reason(says, bad[0].looks[-1].ref)], ["errors_of_one_port"])
 
 
 def _bit_errors(evidence: Evidence, view: PortView) -> Iterator[Hypothesis]:

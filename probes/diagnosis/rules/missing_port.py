@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said, node_of
 from probes.diagnosis.looks import order_of
 from probes.diagnosis.ports import PortView
 from probes.diagnosis.rules.fabric_events import lost_switches
@@ -13,6 +16,7 @@ from probes.diagnosis.rules.port_down import DATA
 from probes.topology import PortState, pattern_of
 from probes.topology.states import MISSING, UNKNOWN
 
+_LISTED = re.compile(r"\[\d{1,3}\]([A-Za-z][\w.-]{1,40}):\d")  # [0]mlx5_0:1/IB
 LINK, SWITCH = "ib.link_down", "ib.switch_down"
 MOST = 6  # ports whose readings are named for a leaf
 
@@ -21,6 +25,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _vanished(evidence)
     if evidence.expected is None:
         yield from _fewer(evidence)
+        yield from _not_taken(evidence)
         yield from _rail(evidence)
         return
     by_node: dict[str, list[PortState]] = {}
@@ -135,8 +140,9 @@ def _vanished(evidence: Evidence) -> Iterator[Hypothesis]:
 def _fewer(evidence: Evidence) -> Iterator[Hypothesis]:
     """An adapter that all other nodes have, two at least that have the same ones, and one node has not."""
     sets: dict[str, set[str]] = {}
+    stated = any(view.facts is not None and view.facts.state is not None for view in evidence.ports.of_nodes)
     for view in evidence.ports.of_nodes:
-        if view.node and view.facts is not None and view.facts.state is not None:
+        if view.node and view.facts is not None and (view.facts.state is not None or not stated):
             sets.setdefault(view.node, set()).add(view.hca)
     kinds = Counter(frozenset(one) for one in sets.values())
     if len(kinds) != 2 or min(kinds.values()) != 1 or len(sets) < 3:
@@ -158,6 +164,32 @@ def _fewer(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("lspci on that node: whether the adapter is on its bus",),
             nodes=frozenset({node}),
         )
+
+
+def _not_taken(evidence: Evidence) -> Iterator[Hypothesis]:
+    """An adapter that NCCL lists on all other nodes, two at least, and not on one."""
+    sets: dict[str, set[str]] = {}
+    lines: dict[str, Said] = {}
+    for one in evidence.job.said("nccl_net"):
+        if one[0].name == "NET/IB" and (listed := set(_LISTED.findall(str(one[0].more.get("devices", ""))))):
+            sets.setdefault(node_of(evidence, one), set()).update(listed)
+            lines.setdefault(node_of(evidence, one), one)
+    kinds = Counter(frozenset(one) for one in sets.values())
+    if len(kinds) != 2 or len(sets) < 3 or "" in sets:
+        return
+    (most, _), (few, count) = kinds.most_common()
+    node = next(node for node, mine in sets.items() if mine == few)
+    known = any(view.facts is not None and view.facts.state for view in evidence.ports.on(node))
+    if count > 1 or not few < most or known:
+        return
+    gone = sorted(most - few)
+    says = f"NCCL takes {len(few)} adapters on {node}, {len(most)} on {len(sets) - 1} other nodes"
+    yield Hypothesis(
+        LINK, {"node": node} | ({"hca": gone[0]} if len(gone) == 1 else {}), f"{says}: without {', '.join(gone[:4])}",
+        (quoted(*lines[node]),), ("adapter_not_taken",),
+        would_change=("ibstat on that node: the adapter's port ACTIVE", "another NCCL_IB_HCA on that node"),
+        nodes=frozenset({node}),
+    )  # fmt: skip
 
 
 def _node_of(name: str) -> str:
@@ -186,7 +218,8 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
             for view in up
             if (view.peer and view.peer[0] == name if kind == "switch" else f"{view.hca}/{view.port}" == name)
         ]
-        if len(nodes) < 3 or same or not up:
+        part = bool(same) and kind == "hca" and len(views) == len(down)  # the others may hang on another leaf
+        if len(nodes) < 3 or (same and not part) or not up:
             continue
         used = any(
             value for view in views for look in view.looks for key, value in look.counters.items() if key in DATA
@@ -201,19 +234,20 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
                 if event.where.partition(":")[0] in {v.hca for v in views}
             ]
         )
-        used = used or any(_configured(view) for view in views)
+        lost = lost_switches(evidence) if kind == "hca" else ()
+        used = used or bool(lost) or any(_configured(view) for view in views)
         what = f"{name} is down or lost" if kind == "switch" else f"The switch of {name} is down or lost"
         subject: dict[str, str | int] = (
             {"switch": name} if kind == "switch" else {"hca": views[0].hca, "port": views[0].port}
         )
-        if kind == "hca" and len(lost := lost_switches(evidence)) == 1:
+        if len(lost) == 1:
             subject, what = {"switch": lost[0]}, f"{lost[0]} is down or lost"
         yield Hypothesis(
             SWITCH,
             subject,
             f"{what}: {len(views)} ports of {len(nodes)} nodes are down at once, {len(up)} others work",
             tuple(Reason(f"{view.called} is down", view.ref) for view in views[:MOST]),
-            ("rail_down" if used or kind == "switch" else "rail_down_perhaps_unused",),
+            ("rail_down_in_part" if part else "rail_down" if used or kind == "switch" else "rail_down_perhaps_unused",),
             would_change=("one of these ports ACTIVE at a second look",),
             nodes=nodes,
         )

@@ -15,6 +15,7 @@ from probes.diagnosis.ports import Ports
 
 CAUSE = "net.mtu_mismatch"
 BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
+JUMBO, FEWEST = 2000, 3  # bytes, nodes; judgement: who sets large frames on so many nodes does so for the job's data
 TOO_LONG = 1  # IBV_WC_LOC_LEN_ERR
 
 
@@ -33,19 +34,21 @@ def _by_interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
     for view in ports.of_nodes:
         if view.facts is not None and view.facts.mtu is not None and view.facts.state in ("ACTIVE", None):
             by_name.setdefault(view.hca, []).append((view.node, view.facts.mtu, view.ref))
-    told: dict[tuple[frozenset[str], bool], list[_Odd]] = {}
+    told: dict[tuple[frozenset[str], str], list[_Odd]] = {}
     for name, found in by_name.items():
         counts = Counter(mtu for _, mtu, _ in found)
         if len({node for node, _, _ in found}) < 2 or len(counts) < 2:
             continue
         most, count = counts.most_common(1)[0]
         used = name in training or any(name == view.hca for view in ports.of_nodes)
+        jumbo = most > JUMBO and count >= FEWEST
+        signal = "mtu_differs" if used else "mtu_differs_jumbo" if jumbo else "mtu_differs_elsewhere"
         odd = [(node, mtu, ref) for node, mtu, ref in found if mtu != most]
         like = next(ref for _, mtu, ref in found if mtu == most)
         one = _Odd(name, odd, most, count, like, count * 2 > len(found))
-        told.setdefault((frozenset(node for node, _, _ in odd), used), []).append(one)
-    for (nodes, used), some in told.items():
-        yield _said(nodes, used, some)
+        told.setdefault((frozenset(node for node, _, _ in odd), signal), []).append(one)
+    for (nodes, signal), some in told.items():
+        yield _said(nodes, signal, some)
 
 
 class _Odd(NamedTuple):
@@ -59,20 +62,24 @@ class _Odd(NamedTuple):
     settled: bool
 
 
-def _said(nodes: frozenset[str], used: bool, some: list[_Odd]) -> Hypothesis:
+def _said(nodes: frozenset[str], signal: str, some: list[_Odd]) -> Hypothesis:
     """Several interfaces that differ on the same nodes are one fault."""
-    because = [Reason(f"{one.name} on {node}: MTU {mtu}", ref) for one in some[:3] for node, mtu, ref in one.odd[:3]]
-    because += [Reason(f"{one.name} on {one.alike} nodes: MTU {one.most}", one.like) for one in some[:2]]
+    because = [
+        Reason(f"{one.name or 'an interface'} on {node}: MTU {mtu}", ref)
+        for one in some[:3]
+        for node, mtu, ref in one.odd[:3]
+    ]
+    because += [Reason(f"{one.name or 'it'} on {one.alike} nodes: MTU {one.most}", one.like) for one in some[:2]]
     first = some[0]
-    subject: dict[str, str | int] = {"device": first.name} if len(some) == 1 else {}
+    subject: dict[str, str | int] = {"device": first.name} if len(some) == 1 and first.name else {}
     if len(nodes) == 1 and all(one.settled for one in some):
         subject = {"node": first.odd[0][0], **subject}
     more = f" and {len(nodes) - 1} more nodes" if len(nodes) > 1 else ""
-    what = first.name if len(some) == 1 else f"{first.name} and {len(some) - 1} more interfaces"
+    what = (first.name or "an interface") if len(some) == 1 else f"{first.name} and {len(some) - 1} more interfaces"
     return Hypothesis(
         CAUSE, subject,
         f"MTU of {what} is {first.odd[0][1]} on {first.odd[0][0]}{more}, {first.most} on {first.alike} others",
-        tuple(because), ("mtu_differs" if used else "mtu_differs_elsewhere",),
+        tuple(because), (signal,),
         would_change=("a ping of full size without fragments between these nodes",), nodes=nodes,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of
 
 CAUSE = "nccl.device_visibility"
+NONE = "No CUDA GPUs are available"  # torch.cuda, where the driver shows the process none
 WRONG = ("invalid device ordinal", "no CUDA-capable device", "CUDA_VISIBLE_DEVICES")
 
 
@@ -22,7 +23,10 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         yield _of(evidence, list(same), "two ranks have set up their communicator on one GPU", "bus_id_twice")
     wrong = [one for one in evidence.job.said("cuda_error") if any(word in one[0].text for word in WRONG)]
     if wrong:
-        yield _wrong(evidence, wrong)
+        yield _wrong(evidence, wrong, "no_such_device")
+    none = [one for one in evidence.job.said("cuda_error", "traceback") if NONE in one[0].text]
+    if none and not wrong:
+        yield _wrong(evidence, none, "no_device_visible")
     for seen, finding in evidence.findings("rank.gpu_shared", "rank.nccl_device_list"):
         shares = finding.code == "rank.gpu_shared"
         yield Hypothesis(
@@ -69,7 +73,7 @@ def _of(evidence: Evidence, said: list[Said], says: str, signal: str) -> Hypothe
     )
 
 
-def _wrong(evidence: Evidence, said: list[Said]) -> Hypothesis:
+def _wrong(evidence: Evidence, said: list[Said], signal: str) -> Hypothesis:
     event = said[0][0]
     ranks = {one[0].rank for one in said}
     nodes = {node_of(evidence, one) for one in said} - {""}
@@ -80,9 +84,9 @@ def _wrong(evidence: Evidence, said: list[Said]) -> Hypothesis:
     return Hypothesis(
         CAUSE,
         subject,
-        f"{who} on {listed(nodes)} asked for a GPU that is not there: {event.name}",
+        f"{who} on {listed(nodes)} asked for a GPU that is not there: {event.name or NONE}",
         tuple(quoted(*one) for one in said[:4]),
-        ("no_such_device",),
+        (signal,),
         would_change=("as many GPUs visible to the process as it asks for", "a GPU missing from nvidia-smi -L"),
         ranks=everyone(evidence),
         nodes=frozenset(nodes),

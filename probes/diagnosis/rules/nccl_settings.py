@@ -19,6 +19,7 @@ MUST_MATCH = frozenset(
         "NCCL_MAX_CTAS", "NCCL_CROSS_NIC", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_CUMEM_ENABLE",
         "NCCL_NTHREADS", "NCCL_PXN_DISABLE", "NCCL_TUNER_PLUGIN", "RCCL_MSCCL_ENABLE")
 )  # fmt: skip
+NEEDED = frozenset(("NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_CROSS_NIC"))  # by some networks
 COMPARED = ("NCCL_", "RCCL_", "TORCH_NCCL_", "FI_", "UCX_", "GLOO_", "LD_")
 PATHS = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 _LIBRARY = re.compile(
@@ -27,6 +28,7 @@ _LIBRARY = re.compile(
 _RANK = re.compile(r"rank \d{1,7}")
 _WHOLE = re.compile(r"rank \d{1,7}|the (?:first|second)")  # a process has all that it was given
 Told = dict[str, tuple[str, Reason]]  # node -> value, where it stands
+Owners = dict[str, list[tuple[Mapping[str, str], str]]]  # node, pod or rank -> what it was given, and where that stands
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -38,14 +40,16 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for name, values in _written(evidence).items():
         told.setdefault(name, {}).update(values)
     yield from _differing(evidence, told)
+    yield from _truncated(evidence)
     yield from _only_there(evidence, {name: set(values) for name, values in told.items()})
 
 
 def _written(evidence: Evidence) -> dict[str, Told]:
     """What environments and nccl.conf hold, by node, pod or rank, where as many of each were brought: not set is a
     value too."""
-    owners: dict[str, list[tuple[Mapping[str, str], str]]] = {}
+    owners: Owners = {}
     partly: set[str] = set()  # of a pod's specification: its image may set more
+    homes: dict[str, set[str]] = {}
     for seen in evidence.of("host.settings"):
         if seen.node and seen.facts.env:
             node = node_at(evidence, seen.node) or seen.node
@@ -53,6 +57,8 @@ def _written(evidence: Evidence) -> dict[str, Told]:
         for owner, env in seen.facts.envs.items():
             owners.setdefault(owner, []).append((env, seen.ref))
             partly |= {owner} if not _WHOLE.fullmatch(owner) else set()
+            homes.setdefault(owner, set()).add(seen.node or _home(evidence, owner))
+    owners = _by_home(owners, homes)
     names = {name for some in owners.values() for env, _ in some for name in env if name.startswith(COMPARED)}
     if len(owners) < 2 or len({len(some) for some in owners.values()}) > 1:
         return {}
@@ -66,6 +72,29 @@ def _written(evidence: Evidence) -> dict[str, Told]:
             says = f"{name} is {value!r} on {owner}" if value else f"{name} is not set on {owner}"
             found.setdefault(name, {})[owner] = (value, Reason(says[:300], ref))
     return found
+
+
+def _home(evidence: Evidence, owner: str) -> str:
+    return str(evidence.job.view(int(owner[5:])).node) if _RANK.fullmatch(owner) else ""
+
+
+def _by_home(owners: Owners, homes: Mapping[str, set[str]]) -> Owners:
+    """Ranks by their nodes, where each node's ranks were all given the same."""
+    found: Owners = {}
+    for owner, some in owners.items():
+        where = homes.get(owner, {owner})
+        node = next(iter(where)) if len(where) == 1 else ""
+        if not node or (node in found and _compared(found[node][0][0]) != _compared(some[0][0])):
+            return owners
+        found.setdefault(node, some)
+    return found
+
+
+def _compared(env: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value for name, value in env.items()
+        if name.startswith(COMPARED) and name not in OFTEN | OWN_NAMES and not name.endswith(OWN_ENDS)
+    }  # fmt: skip
 
 
 def _only_there(evidence: Evidence, told: dict[str, set[str]]) -> Iterator[Hypothesis]:
@@ -102,7 +131,7 @@ def _mismatched(evidence: Evidence) -> Iterator[Hypothesis]:
     odd = odd_ones(versions)
     rank = int(odd[0]) if len(odd) == 1 else None
     view = evidence.job.view(rank) if rank is not None else None
-    nodes = {evidence.job.view(int(one)).node for one in odd} - {""}
+    nodes = {evidence.job.view(int(one)).node for one in odd} - {""} or _of_packages(evidence)
     yield Hypothesis(
         CAUSE,
         view.subject if view is not None else whom(nodes),
@@ -113,6 +142,15 @@ def _mismatched(evidence: Evidence) -> Iterator[Hypothesis]:
         ranks=everyone(evidence),
         nodes=frozenset(nodes),
     )
+
+
+def _of_packages(evidence: Evidence) -> set[str]:
+    """The nodes whose package of NCCL is unlike that of most."""
+    versions: dict[str, object] = {}
+    for seen in evidence.of("host.versions"):
+        if seen.node and (version := seen.facts.found.get("NCCL")):
+            versions[seen.node] = version
+    return set(odd_ones(versions))
 
 
 def _load(rank: int | None, nodes: set[str]) -> str:
@@ -176,7 +214,7 @@ def _differing(evidence: Evidence, told: dict[str, Told]) -> Iterator[Hypothesis
     for name, one in told.items():
         values: dict[str, object] = {owner: value for owner, (value, _) in one.items()}
         if len(set(values.values())) > 1 and (signal := _signal(name, [value for value, _ in one.values()])):
-            found.setdefault(tuple(sorted(odd_ones(values))), []).append((name, signal))
+            found.setdefault(tuple(sorted(odd_ones(values) or _setter(name, values))), []).append((name, signal))
     networks = {str(one[0].name) for one in evidence.job.said("nccl_net") if "Using network" in one[0].text}
     apart = ("networks_differ_too",) if len(networks) > 1 else ()
     for odd, some in found.items():
@@ -197,6 +235,25 @@ def _differing(evidence: Evidence, told: dict[str, Told]) -> Iterator[Hypothesis
             ranks=everyone(evidence),
             nodes=nodes,
         )
+
+
+def _truncated(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A message that is longer than its receiver expected."""
+    said = [one for one in evidence.job.said("nccl_warn") if "message truncated" in one[0].text]
+    if said:
+        nodes = {node_of(evidence, one) for one in said}
+        yield Hypothesis(
+            CAUSE, {}, f"{listed(nodes)[:1].upper()}{listed(nodes)[1:]} got other sizes than it expected, says NCCL",
+            tuple(quoted(*one) for one in said[:3]), ("message_truncated",),
+            would_change=("NCCL_* of every rank, the same", "the same sizes in the flight recorders of all ranks"),
+            ranks=everyone(evidence), nodes=frozenset(nodes),
+        )  # fmt: skip
+
+
+def _setter(name: str, values: Mapping[str, object]) -> Sequence[str]:
+    """Of two, the one that sets what NCCL chooses by itself; what a network needs may be missing on the other."""
+    alone = [owner for owner, value in values.items() if value]
+    return alone if len(values) == 2 and len(alone) == 1 and name in MUST_MATCH - NEEDED else ()
 
 
 def _signal(name: str, values: list[str]) -> str:

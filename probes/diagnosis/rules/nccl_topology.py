@@ -22,6 +22,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _within(evidence)
     yield from _channels(evidence)
     yield from _rings(evidence)
+    yield from _crossing(evidence)
     yield from _unfinished(evidence)
 
 
@@ -136,6 +137,26 @@ def _rings(evidence: Evidence) -> Iterator[Hypothesis]:
                 nodes = {node_of(evidence, one), node_of(evidence, other[2])}
                 yield _hypothesis(evidence, nodes, says, [one, other[2]], "rings_disagree")
                 return
+
+
+def _crossing(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A ring that goes from node to node for each GPU: of n nodes it needs to leave each but once."""
+    homes: dict[int, str] = {}
+    for one in evidence.job.said("nccl_topology"):
+        rank, node = one[0].more.get("comm_rank"), node_of(evidence, one)
+        if isinstance(rank, int) and node and homes.setdefault(rank, node) != node:
+            return  # several communicators
+    for one in evidence.job.said("nccl_ring"):
+        order = [int(rank) for rank in str(one[0].more.get("order", "")).split()]
+        nodes = [homes.get(rank, "") for rank in order]
+        counts = Counter(nodes)
+        if len(counts) < 2 or "" in counts or min(counts.values()) < 2:
+            continue
+        crossings = sum(a != b for a, b in zip(nodes, nodes[1:] + nodes[:1], strict=True))
+        if crossings >= 2 * len(counts):
+            says = f"A ring goes {crossings} times from one node to another, {len(counts)} times would do"
+            yield _hypothesis(evidence, set(), says, [one], "ring_crosses_often")
+            return
 
 
 def _unfinished(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -9,9 +9,10 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
 from probes.diagnosis.ports import PortView
-from probes.diagnosis.times import times_of
+from probes.diagnosis.times import apart, local, times_of
 
 CAUSE = "ib.link_down"
+SOON_S = 2400.0  # judgement: torch's usual 10 minutes, or the 30 that some set, until a rank complains
 DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
 
 
@@ -62,10 +63,11 @@ def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
         for link in seen.facts.links:
             view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
             told = view is not None and view.facts is not None and view.facts.state
+            soon = link.device not in bad and _as_it_stopped(evidence, link.last)
             if (
                 link.up is not False
                 or told
-                or link.device not in bad
+                or not (link.device in bad or soon)
                 or times_of(evidence).over(seen.node, link.last_at, link.last)
             ):
                 continue
@@ -73,10 +75,18 @@ def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
             says = f"the kernel saw {name} on {seen.node or 'a node'} go down, and not come back"
             yield Hypothesis(
                 CAUSE, ({"node": seen.node} if seen.node else {}) | {"device": name}, says[:1].upper() + says[1:],
-                (Reason(says, seen.ref),), ("link_lost_in_log" if link.drops else "link_down_in_log",),
+                (Reason(says, seen.ref),),
+                ("link_lost_in_log" if link.drops else "link_down_in_log", *["link_down_as_it_stopped"] * soon),
                 would_change=("the state of the port now: ibstat, or ip link",),
                 nodes=frozenset({seen.node} if seen.node else ()),
             )  # fmt: skip
+
+
+def _as_it_stopped(evidence: Evidence, stamp: str) -> bool:
+    """Whether it was shortly before ranks complained, by times as printed: no link of a node that boots."""
+    at = local(stamp)
+    told = [local(event.stamp) for event, _, _ in evidence.job.said("watchdog_timeout", "ib_completion", "heartbeat")]
+    return at is not None and any(-60.0 <= apart(one, at) <= SOON_S for one in told if one is not None)
 
 
 def _interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -167,8 +177,8 @@ def _down(evidence: Evidence, seen: Seen, finding: Finding, up: int, everywhere:
         against = (Reason("the recorders of the ranks show work that ended a moment ago", seen.ref),)
     return Hypothesis(
         CAUSE,
-        {"node": seen.node, "hca": hca, "port": port},
-        f"Port {port} of {hca} on {seen.node} {finding.says.partition(' ')[2]}",
+        ({"node": seen.node} if seen.node else {}) | {"hca": hca, "port": port},
+        f"Port {port} of {hca} on {seen.node or 'a node'} {finding.says.partition(' ')[2]}",
         tuple(because),
         tuple(dict.fromkeys(signals)),
         against=against,

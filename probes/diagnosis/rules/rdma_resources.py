@@ -61,7 +61,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         for seen in evidence.of("host.kernel_log")
         for notice in seen.facts.hca_notices
         if notice.what == "used up"
-        and nodes & {seen.node, ""}
+        and (not refused or nodes & {seen.node, ""})
         and not times_of(evidence).over(seen.node, notice.last_at, notice.last)
     ]
     if refused:
@@ -69,7 +69,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         return
     yield from _low_alone(evidence)
     if full:
-        yield _pairs(evidence, [], {one.reading.partition("/")[0] for one in full}, ["pair_table_full_alone"], full)
+        homes = {seen.ref: seen.node for probe in ("host.kernel_log", "host.settings") for seen in evidence.of(probe)}
+        yield _pairs(evidence, [], {homes.get(one.reading, "") for one in full}, ["pair_table_full_alone"], full)
 
 
 def _refused(evidence: Evidence) -> Iterator[Refused]:

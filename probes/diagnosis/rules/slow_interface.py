@@ -31,7 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for node, mine in interfaces(evidence).items():
         if node not in over_sockets:
             continue
-        links = _links(evidence, node)
+        links = {name: told for (where, name), told in evidence.ports.links.items() if where == node}
         used = [links[name][0] for name in mine.values() if name in links]
         if len(used) != 1 or used[0].speed_gbps is None:
             continue
@@ -63,18 +63,6 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         would_change=("no way between the nodes over the faster interface", "NCCL_SOCKET_IFNAME naming the faster one"),
         ranks=everyone(evidence), nodes=frozenset(nodes),
     )  # fmt: skip
-
-
-def _links(evidence: Evidence, node: str) -> dict[str, tuple[NetLink, str]]:
-    """Interfaces of a node; speed and addresses may come from two tools."""
-    found: dict[str, tuple[NetLink, str]] = {}
-    for seen in evidence.of("net.links"):
-        for link in seen.facts.links if seen.node == node else ():
-            there = found.get(link.name)
-            if there is None or (there[0].speed_gbps is None and link.speed_gbps is not None):
-                addresses = link.addresses or (there[0].addresses if there else ())
-                found[link.name] = NetLink(link.name, link.up, link.mtu, link.speed_gbps, addresses), seen.ref
-    return found
 
 
 def _better(link: NetLink, used: NetLink) -> bool:

@@ -27,7 +27,7 @@ _NETDEV = re.compile(
     r"(en[opsx]\w{1,20}|(?:eth|bond|rail|rdma|nic|storage)\d{1,3}(?:[sn]\d)?|ib\d{1,2}|gpu\d{1,2}_?(?:eth|rdma)\d?)"
 )
 _PART = re.compile(  # of a node, or of a report: no host
-    r"(?:prio|tc|lane|rail|port|lid|cpu|numa|gpu|rank|read|sample|look|t|round|pass|try|iter|step|run|job|sl|vl|queue|q|rx|tx"
+    r"(?:prio|tc|lane|rail|port|lid|cpu|numa|gpu(?!-?\d\d)|rank|read|sample|look|t|round|pass|try|iter|step|run|job|sl|vl|queue|q|rx|tx"
     r"|pf|vf|slot|rack|dc|su|pod|plane|x|v|lvl|level|part|no)[-_]?\d{1,12}", re.I
 )  # fmt: skip
 _SWITCH_PORT = re.compile(r"(?:swp|Ethernet|Eth|IB|xe-|et-)(\d{1,3})((?:[/s]\d{1,3}){0,2})")

@@ -31,7 +31,8 @@ _WORDS = re.compile(
 )  # fmt: skip
 _BESIDE = re.compile(  # what tools tell of a port besides
     r"\s{0,24}(?:link[ _]layer|LMC|(?:base|sm) lid|CA type|Number of ports|Firmware|Hardware|[\w ]{0,16}GUID"
-    r"|Capability|default gid|active_mtu|max_mtu|CA '|hca_id|Infiniband device)", re.I
+    r"|Capability|default gid|active_mtu|max_mtu|CA '|hca_id|Infiniband device"
+    r"|[^\n]{0,60}\bmlx\d_core |[^\n]{0,300}\bcurr(?:ent)? state )", re.I
 )  # fmt: skip
 _BARE = re.compile(r"(?<![\w.,_])(DOWN|UP|Down|down|ACTIVE|Active|INIT|Init|ARMED|Armed)(?![\w.-])")
 _RATE = re.compile(r"(\d{1,7}(?:\.\d)?) ?([MG]?)")

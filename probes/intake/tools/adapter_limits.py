@@ -18,7 +18,8 @@ _PAIR = re.compile(r"^link ([\w.-]{1,60})(?:/\d{1,3}|/-)? lqpn \d{1,10} ", re.M)
 
 
 def fits(head: str, name: str) -> bool:
-    return bool(_HCA.search(head) and "max_qp:" in head) or bool(_PAIR.search(head))
+    asked = "max_qp" in name and any(one["most"] for one in _MOST.finditer(head[:4096]))  # grep left one line
+    return bool(_HCA.search(head) and "max_qp:" in head) or bool(_PAIR.search(head)) or asked
 
 
 def read(text: str) -> Settings:
@@ -27,7 +28,7 @@ def read(text: str) -> Settings:
     for one in _MOST.finditer(text[:4_194_304]):
         if one["hca"]:
             hca = clean(one["hca"])
-        elif hca:
+        else:
             resources[f"{hca} max_qp"] = int(one["most"])
     for name, used in Counter(_PAIR.findall(text)).items():
         resources[f"{clean(name)} qp"] = used
@@ -36,4 +37,12 @@ def read(text: str) -> Settings:
     return Settings(resources=resources)
 
 
-TOOL = Tool("adapter limits", "host.settings", fits, read, quiet, host_in)
+def named(facts: Settings, path: str) -> Settings:
+    """The adapter by the command, where the output tells none."""
+    found = re.search(r"(?:mlx\d|bnxt_re)_?\d{1,3}(?!\d)", path.rpartition("/")[2])
+    if found is None or " max_qp" not in facts.resources:
+        return facts
+    return Settings(resources={f"{found[0]}{key}" if key[0] == " " else key: v for key, v in facts.resources.items()})
+
+
+TOOL = Tool("adapter limits", "host.settings", fits, read, quiet, host_in, named)

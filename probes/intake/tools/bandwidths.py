@@ -21,7 +21,8 @@ _WORD = re.compile(
 _WORDS = ("bw", "bandwidth", "gb/s", "gbp", "gbit", "mb/s", "ib_", "reduce", "sendrecv", "nccl", "iperf")
 _PAIR = re.compile(
     r"^\s{0,8}[\[(|]?\s{0,4}([A-Za-z][\w.]{0,40}(?:-\d{1,6})?)\s{0,4}(?:<?-{1,2}>|<->|->|→|↔|\.\.|/|,|\||:|-|\s|\bto\b|\bvs\b){1,4}\s{0,4}"
-    r"([A-Za-z][\w.]{0,40}(?:-\d{1,6})?)[\])]?\s{0,4}[:,|=]?\s{1,40}(?:\w{2,12}[ =:]{1,3})?(\d{1,6}(?:\.\d{1,4})?)\b"
+    r"([A-Za-z][\w.]{0,40}(?:-\d{1,6})?)[\])]?\s{0,4}"
+    r"(?:[:,|=;]\s{0,40}|\s{1,40})(?:\w{2,12}[ =:]{1,3})?(\d{1,6}(?:\.\d{1,4})?)\b"
 )
 _PERFTEST = re.compile(r"^\s{0,4}\d{1,12}\s{1,20}\d{1,12}\s{1,30}(\d{1,6}\.\d{1,4})\s{1,30}(\d{1,6}\.\d{1,4})\s", re.M)
 _HEAD = re.compile(r"#bytes\s{1,8}#iterations\s{1,8}BW peak")
@@ -32,7 +33,8 @@ FEWEST = 3  # pairs
 def fits(head: str, name: str) -> bool:
     if _HEAD.search(head) and _PERFTEST.search(head):
         return bool(_ends(name))
-    return mentions(head, _WORDS) and bool(_WORD.search(head)) and len(_pairs(head[:LOOKED_AT])) >= FEWEST
+    told = f"{head}\n{name.replace('_', ' ')} {name}"  # of a paste the command is its part's name
+    return mentions(told, _WORDS) and bool(_WORD.search(told)) and len(_pairs(head[:LOOKED_AT])) >= FEWEST
 
 
 def read(text: str) -> Bandwidths:

@@ -4,6 +4,7 @@
     "NCCL_ALGO=Ring"        docker inspect, OCI's config.json
     "NCCL_ALGO": "Ring"     JSON; NCCL_ALGO: Ring   YAML, kubectl describe
     name: NCCL_ALGO         value: Ring below it: pods of Kubernetes
+    PID TTY STAT TIME COMMAND     ps eww: python train.py RANK=3 NCCL_ALGO=Ring
     3: NCCL_ALGO=Ring       srun -l; [1,3]<stdout>: mpirun, [rank3]: torchrun
     < NCCL_ALGO=Ring        diff of two of them, also -u
 
@@ -36,7 +37,8 @@ _HOSTS = ("SLURMD_NODENAME", "NODE_NAME", "HOSTNAME")
 MOST_NAMES, MOST_OWNERS, DEEP = 400, 1024, 24
 _KEY = r"(?P<key>[A-Z][A-Z0-9_]{2,60})"
 _LINE = re.compile(
-    rf"^[ \t]{{0,24}}(?:[-+] ?)?(?:export |declare -x |-x |-e |--env[= ])?['\"]?{_KEY}=['\"]?"
+    r"^[ \t]{0,24}(?:/proc/\d{1,10}/environ:)?(?:[-+] ?)?(?:export |declare -x |-x |-e |--env[= ])?['\"]?"
+    rf"{_KEY}=['\"]?"
     r"(?P<value>[^\n\"']{0,400})",
     re.M,
 )
@@ -54,6 +56,7 @@ _RANKED = re.compile(
     rf"{_KEY}=(?P<value>[^\n]{{0,400}})$",
     re.M,
 )
+_WORD = re.compile(r" ([A-Z][A-Z0-9_]{2,60})=(\S{0,400})")
 _DIFF = re.compile(rf"^(?P<side>[<>+-]) ?{_KEY}=(?P<value>[^\n]{{0,400}})$", re.M)
 _SIDE = re.compile(r"^(---|\+\+\+) (\S{1,120})", re.M)
 _SIDES = {"<": "the first", "-": "the first", ">": "the second", "+": "the second"}
@@ -103,6 +106,8 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 def read(text: str) -> Settings:
     text = text[:4_194_304]
+    if commands := of_commands(text):
+        return Settings(envs=commands)
     owners = _of_ranks(text) or _of_diff(text) or (_of_json if text.lstrip()[:1] in "[{" else _of_pods)(text)
     if len(owners) > 1:
         return Settings(envs=owners)
@@ -122,6 +127,16 @@ def _of_ranks(text: str) -> dict[str, dict[str, str]]:
         if ours(one["key"]) and (owner in found or len(found) < MOST_OWNERS):
             found.setdefault(owner, {})[one["key"]] = clean(one["value"].strip())[:400]
     return found if len(found) > 1 else {}
+
+
+def of_commands(text: str) -> dict[str, dict[str, str]]:
+    """Rows of `ps eww`: the environment stands behind each command. Only those of ranks."""
+    found: dict[str, dict[str, str]] = {}
+    for line in text[:1_048_576].split("\n"):
+        pairs = dict(_WORD.findall(line[:20_000])) if " RANK=" in line[:20_000] else {}
+        if re.fullmatch(r"\d{1,7}", pairs.get("RANK", "")) and len(found) < MOST_OWNERS:
+            found[f"rank {int(pairs['RANK'])}"] = {key: clean(one)[:400] for key, one in pairs.items() if ours(key)}
+    return found
 
 
 def _of_diff(text: str) -> dict[str, dict[str, str]]:

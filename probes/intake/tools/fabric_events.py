@@ -41,8 +41,8 @@ _WHAT = (
     ("slow", re.compile(r"^-[EW]- [^\n]{0,300}(?:unexpected (?:actual )?link (?:width|speed)"
                         r"|(?:width|speed) [^\n]{0,40}(?:is|but) )", re.I)),
     ("flaps", re.compile(r"unhealthy due to FLAPPING|link (?:is )?flapp", re.I)),
-    ("gone", re.compile(r"\b(?:node|switch|director switch) (?:is|went) down|Remov(?:ed port with GUID|ing switch)|"
-                        r"not reachable in fabric", re.I)),
+    ("gone", re.compile(r"\b(?:node|switch|director switch) (?:is|went) down|Remov(?:ed port with GUID"
+                        r"|(?:ing|ed) (?:switch|node))|not reachable in fabric", re.I)),
     ("back", re.compile(r"\b(?:node|switch|director switch) (?:is|went) up|Discovered new port with GUID", re.I)),
     ("down", re.compile(r"link (?:went|is|state)? ?(?:changed to )?down|carrier down|to (?:state )?DOWN\b"
                         r"|from up to down|is down \(|IF_DOWN|port (?:is|went) down", re.I)),
@@ -58,7 +58,11 @@ _PATH = re.compile(
     r"\b(Switch|Computer|Host): ?([^/\]\[\n\"]{1,80}?)(?: / ([^\]/\n\":]{1,40}?))?(?: / (\d{1,3}))?(?=[\]\"\n:,]|\s*$)"
 )
 _OSM = re.compile(r"\bSwitch 0x[0-9a-f]{1,16}[ (]{1,2}?(\S[^\n]{0,100}?)\)? port (?:num )?(\d{1,3})", re.I)
-_REMOVED = re.compile(r"of node: ?(\S[^\n]{0,100}?)\s{0,4}$|Removing switch 0x[0-9a-f]{1,16} (\S[^\n]{0,100}?)\s{0,4}$")
+_REMOVED = re.compile(
+    r"of node: ?(\S[^\n]{0,100}?)\s{0,4}$|Remov(?:ing|ed) (switch|node):? "
+    r"(?:0x[0-9a-f]{1,16}[ (]{1,2})?(\S[^\n(]{0,100}?)\)?(?: \(0x[0-9a-f]{1,16}\))?\s{0,4}$",
+    re.I,
+)
 _DIAGNOSED = re.compile(r"([\w.-]{2,64})(?: |/U1/|/)((?:mlx\d|hfi\d|ibp|HCA-)\w{0,20})")
 _ETHERNET = re.compile(r"\b((?:swp|Ethernet|Eth)(\d{1,3})(?:[/s]\d{1,3}){0,2})\b")
 _LOGGER = re.compile(
@@ -132,8 +136,9 @@ def _ends(row: str, switches: set[str]) -> list[End]:
     if found := _PAIR.findall(row):
         return [_end(kind, name, port) for kind, name, port in found[:2]]
     if removed := _REMOVED.search(row):
-        name = clean(removed[1] or removed[2])
-        return [_end("Switch" if removed[2] or _is_switch(name, switches) else "Computer", name, "")]
+        name = clean(removed[1] or removed[3])
+        switch = (removed[2] or "").lower() == "switch" or _is_switch(name, switches)
+        return [_end("Switch" if switch else "Computer", name, "")]
     if osm := _OSM.search(row):
         return [_end("Switch", osm[1], osm[2])]
     if path := _PATH.search(row):

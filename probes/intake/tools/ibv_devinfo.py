@@ -13,11 +13,15 @@ from probes.intake.tools._text import host_in, number, refuse, whole
 _HCA = re.compile(r"^hca_id:\s{1,8}(\S{1,64})", re.M)
 _PORT = re.compile(r"^\s{1,32}port:\s{1,16}\d{1,3}\s*$", re.M)
 _LINE = re.compile(r"\s{1,32}([A-Za-z_]{2,40}(?:\[\s{0,3}\d{1,4}\])?):\s{0,32}(.{0,100})$")
+_MTU = re.compile(r"^\s{0,32}(active_mtu):\s{0,32}(\d{3,5} ?\(\d\).{0,40}|\d{3,5})$", re.M)
+_OF_PORT = ("state", "active_mtu", "active_width", "active_speed", "link_layer", "phys_state")
 _GID = re.compile(r"GID\[\s{0,3}(\d{1,4})\]")
 
 
 def fits(head: str, name: str) -> bool:
-    return bool(_HCA.search(head)) and bool(_PORT.search(head))
+    mtus = len(_MTU.findall(head))
+    lines = sum(bool(line.strip()) for line in lines_of(head, 400))
+    return bool(mtus or _PORT.search(head)) if _HCA.search(head) else 3 * mtus >= max(lines, 1)
 
 
 def read(text: str) -> IbPorts:
@@ -25,6 +29,7 @@ def read(text: str) -> IbPorts:
     hca = ""
     of_hca: dict[str, str] = {}
     of_port: dict[str, str] | None = None
+    bare = not _HCA.search(text)  # only some of its lines: those that somebody asked grep for
 
     def end() -> None:
         if of_port is not None and hca:
@@ -34,10 +39,14 @@ def read(text: str) -> IbPorts:
         if found := _HCA.match(line):
             end()
             hca, of_hca, of_port = found[1], {}, None
-        elif hca and (found := _LINE.match(line)):
+        elif (hca or bare) and (found := _LINE.match(line) or _MTU.match(line)):
             if found[1] == "port":
                 end()
                 of_port = {"port": found[2].strip()}
+            elif found[1] in _OF_PORT and (of_port is None or (bare and found[1] in of_port)):
+                end()
+                hca = f"mlx5_{len(ports)}" if bare else hca
+                of_port = {"port": "1", found[1]: found[2].strip()}
             else:
                 (of_hca if of_port is None else of_port).setdefault(found[1], found[2].strip())
     end()

@@ -41,7 +41,7 @@ _BARE = re.compile(r"\s{0,4}(\d{2,6})\s{0,4}")
 
 def fits(head: str, name: str) -> bool:
     if _BARE.fullmatch(head):
-        return bool(_FILE.search(name) or name == "mtu")
+        return bool(_FILE.search(name) or re.search(r"(?:^|[._ -])mtu(?=$|[._ -])", name, re.I))
     if _ROWS.search(head):
         return True
     if head[:1] == "[":

@@ -13,12 +13,14 @@ from probes.intake.tools.ip_link import quiet
 
 
 def fits(head: str, name: str) -> bool:
-    known = "PFC configuration:" in head or "Priority trust state:" in head or "prio-pfc" in head
+    known = (
+        "PFC configuration:" in head or "Priority trust state:" in head or "prio-pfc" in head or '"prio_pfc"' in head
+    )
     return known or any(ENABLED.match(line) for line in lines_of(head[:8192], 200))
 
 
 def read(text: str) -> Links:
-    found = flow_control(text)
+    found = flow_control(" ".join(text.split()) if text.lstrip()[:1] in "[{" else text)
     if not found:
         raise refuse("'PFC configuration:' as mlnx_qos prints it, or prio-pfc as dcb does", text)
     return Links(tuple(NetLink(name, **told) for name, told in found.items()))  # type: ignore[arg-type]

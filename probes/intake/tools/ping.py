@@ -8,6 +8,7 @@ Source: ping(8), tracepath(8). `8972(9000) bytes of data` is the payload and the
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probes.catalog._net_facts import Ping, Settings
 from probes.core import clean, lines_of
@@ -22,6 +23,9 @@ _LOCAL = re.compile(r"^ping: (?:local error|sendmsg).{0,40}(?i:message too long)
 _ROUTER = re.compile(
     r"^From \S.{0,120}(?:Frag needed and DF set|Packet too big)[ (:]{0,3}(?:\(?mtu ?= ?(\d{1,6}))?", re.I
 )
+_ECHO = re.compile(r"^(\d{1,6}) bytes from (?:\S{1,100} \()?([\w.:-]{2,100}?)\)?: (?:icmp_)?seq=\d")  # payload + 8
+_OF = re.compile(r"^--- (\S{1,100}) ping statistics ---")
+_ASKED = re.compile(r"(?:^|[/ _])ping6?_[\w.-]{0,200}?-s_?(\d{1,6})(?=_|\.|$)")  # the command, as a file's name
 _END = re.compile(r"^(\d{1,9}) packets transmitted, (\d{1,9})(?: packets)? received")
 _PAIR = re.compile(
     r"^\s{0,8}([A-Za-z0-9][\w.-]{0,62}) {0,3}(?:->|=>|-->|>|\u2192|to) {0,3}([A-Za-z0-9][\w.-]{0,62})[ :,(]"
@@ -37,11 +41,13 @@ def fits(head: str, name: str) -> bool:
     pinged = any(_BEGIN.match(line) for line in lines) and any(
         _END.match(line) or _LOCAL.match(line) or _ROUTER.match(line) for line in lines
     )
+    pinged = pinged or (bool(_ASKED.search(name)) and any(_ECHO.match(line) or _OF.match(line) for line in lines))
     return pinged or any(_LOCALHOST.match(line) or _PAIR.match(line) for line in lines)
 
 
 def read(text: str) -> Settings:
     found: list[Ping] = []
+    bare: dict[tuple[str, int], int] = {}  # replies without what ping prints before and after them
     peer, size, smaller, router, whole, less = "", 0, None, False, 0, 0
     traced = "[LOCALHOST]" in text
     for line in lines_of(text, 300):
@@ -52,9 +58,16 @@ def read(text: str) -> Settings:
             smaller, router = int(one[1]) if one[1] else None, True
         elif one := _LOCAL.match(line):
             smaller = int(one[1]) if one[1] else smaller
-        elif (one := _END.match(line)) and size:
+        elif (one := _ECHO.match(line)) and not size:
+            key = clean(one[2]), int(one[1]) + 20
+            bare[key] = bare.get(key, 0) + 1
+        elif one := _OF.match(line):
+            peer = peer if size else one[1]
+        elif (one := _END.match(line)) and (size or peer):
+            size = size or next((known for at, known in bare if at == peer), 0)
+            bare.clear()
             found.append(Ping(clean(peer), size, int(one[1]), int(one[2]), smaller, router))
-            size = 0
+            size, peer = 0, ""
         elif one := _PAIR.match(line):
             found.append(Ping(clean(one[2]), int(one[3]) + 28, 100, 100 - min(int(one[4]), 100), source=clean(one[1])))
         elif one := _LOCALHOST.match(line):
@@ -67,6 +80,7 @@ def read(text: str) -> Settings:
             found.append(Ping("", whole, 1, int(less >= whole), less if less < whole else None, less < whole))
             whole = less = 0
     found += _traced(whole, less)
+    found += [Ping(at, known, count, count) for (at, known), count in bare.items()]
     if not found and not traced:
         raise refuse("what ping or tracepath prints", text)
     return Settings(pings=tuple(found[:5000]))
@@ -77,4 +91,11 @@ def _traced(whole: int, less: int) -> list[Ping]:
     return [Ping("", whole, 1, 0, less, True)] if less < whole else []
 
 
-TOOL = Tool("ping", "host.settings", fits, read, quiet, host_in)
+def named(facts: Settings, path: str) -> Settings:
+    """The size that the command asked for, where the output no longer tells it."""
+    asked = _ASKED.search(path)
+    known = (replace(one, size=one.size or (int(asked[1]) + 28 if asked else 0)) for one in facts.pings)
+    return replace(facts, pings=tuple(one for one in known if one.size))
+
+
+TOOL = Tool("ping", "host.settings", fits, read, quiet, host_in, named)

@@ -28,7 +28,10 @@ _STATES = {"ESTABLISHED": "ESTAB", "SYN_SENT": "SYN-SENT", "SYN_RECV": "SYN-RECV
 def fits(head: str, name: str) -> bool:
     begins = re.search(r"^(?:Netid\s+)?State\s+Recv-Q\s+Send-Q|^Active Internet connections", head, re.M)
     rows = sum(bool(_SS.match(line.rstrip())) for line in list(lines_of(head, 1000))[:20])
-    return bool(begins) or rows > 2 or (rows > 0 and " cwnd:" in head)
+    marked = (
+        " cwnd:" in head or "users:((" in head or re.match(r"(?:ss|netstat)(?![a-z])", name)
+    )  # a header that grep took away
+    return bool(begins) or rows > 2 or (rows > 0 and bool(marked))
 
 
 def read(text: str) -> Settings:

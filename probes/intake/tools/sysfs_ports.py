@@ -22,6 +22,8 @@ _LINE = re.compile(
 
 _GID = re.compile(r"/sys/class/infiniband/([\w.-]{1,41})/ports/(\d{1,3})/gids/(\d{1,3})")
 
+_PKEY = re.compile(r"/sys/class/infiniband/([\w.-]{1,41})/ports/(\d{1,3})/pkeys/\d{1,3}")
+
 
 def fits(head: str, name: str) -> bool:
     found = [line for line in lines_of(head, 400) if line.strip()][:60]
@@ -55,7 +57,17 @@ def _parsed(files: dict[str, str]) -> IbPorts:
         if found and value.strip("0: "):
             kind = files.get(f"/sys/class/infiniband/{found[1]}/ports/{found[2]}/gid_attrs/types/{found[3]}", "?")
             gids.setdefault((found[1], int(found[2])), []).append(f"{found[3]} {kind} {value}")
-    ports = (replace(one, gids=tuple(gids.get((one.hca, one.port), one.gids)[:64])) for one in facts.ports)
+    pkeys: dict[tuple[str, int], set[str]] = {}
+    for name, value in files.items():
+        if (found := _PKEY.fullmatch(name)) and re.fullmatch(r"0x[0-9a-f]{4}", value) and value != "0x0000":
+            pkeys.setdefault((found[1], int(found[2])), set()).add(value)
+    ports = (
+        replace(
+            one, gids=tuple(gids.get((one.hca, one.port), one.gids)[:64]),
+            pkeys=tuple(sorted(pkeys.get((one.hca, one.port), ()))[:128]),
+        )
+        for one in facts.ports
+    )  # fmt: skip
     return replace(facts, ports=tuple(ports))
 
 
@@ -70,8 +82,18 @@ def _together(found: list[tuple[float | None, IbPorts]]) -> IbPorts:
                 continue
             told = {
                 name: getattr(new, name)
-                for name in ("state", "phys_state", "rate_gbps", "width", "speed", "link_layer", "lid", "sm_lid")
-                if getattr(new, name) is not None
+                for name in (
+                    "state",
+                    "phys_state",
+                    "rate_gbps",
+                    "width",
+                    "speed",
+                    "link_layer",
+                    "lid",
+                    "sm_lid",
+                    "pkeys",
+                )
+                if getattr(new, name) not in (None, ())
             }
             if new.counters or new.hw_counters:
                 samples = there.samples
