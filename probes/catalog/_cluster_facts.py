@@ -98,8 +98,10 @@ MEANINGS: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
             "lost",
         ),
         ("Preempted|Preempting|EvictedDueToPreempted|PreemptionByScheduler", "", "preempted"),
+        ("^Evict(?:ed)?$", r"because of (?:preempt|reclaim)", "preempted"),  # Volcano
         ("", r"Preempted by|Preempted to accommodate|Preempted in order|preempted by a higher", "preempted"),
         ("TaintManagerEviction|DeletionByTaintManager|NodeControllerEviction", "", "tainted"),
+        ("^Error$", r"exit code (?!0\b|143\b|130\b)\d{1,3}\b", "failed"),  # 128 + SIGTERM or SIGINT: somebody ended it
         ("DeadlineExceeded", "", "deadline"),
         ("Suspended|JobSuspended", "", "suspended"),
         ("EvictionByEvictionAPI|^Evicted$|ScaleDown", "", "evicted"),

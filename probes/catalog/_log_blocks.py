@@ -43,6 +43,7 @@ class _Open:
     line: Line
     frames: list[tuple[str, str, str]] = field(default_factory=list)
     chained: bool = False
+    stamped: bool = False  # a collector wrote a time before each of its lines, also those that the program wrote bare
 
 
 class Tracebacks:
@@ -72,11 +73,12 @@ class Tracebacks:
         if block is None:
             return None
         if frame := _FRAME.match(line.text):
+            block.stamped = bool(line.stamp and block.line.stamp)
             if len(block.frames) < FRAMES:
                 block.frames.append((frame[1], frame[2], frame[3] or ""))
             return None
-        if line.text[:1] in (" ", "\t", "+", "|", "") or line.stamp:  # source, marks, or a logger's line in between
-            return None
+        if line.text[:1] in (" ", "\t", "+", "|", "") or (line.stamp and not block.stamped):
+            return None  # source, marks, or a logger's line in between
         del self._open[key]
         named = _ENDS.match(line.text)
         if named is None:

@@ -95,6 +95,7 @@ KINDS: dict[str, str] = {
     "ranks_restarted": "was started again by its launcher",
     "checkpoint": "wrote of a checkpoint",
     "compiling": "wrote that it compiles",
+    "preparing": "wrote that it prepares data",
     "launched": "was started by its launcher",
     "clock_wrong": "told how far a clock is off",
     "progress": "told of its progress",

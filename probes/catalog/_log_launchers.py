@@ -17,6 +17,7 @@ from probes.catalog import _log_schedulers
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_shapes import shape
 
+AT_EXIT = "left process groups"
 SHAPES = (
     # What torchrun lists before it starts anything: launcher/api.py, "Starting elastic_operator with launch configs"
     *(
@@ -38,7 +39,7 @@ SHAPES = (
         "CANCELLED AT",
         r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) (?P<name>CANCELLED)",
     ),
-    shape("scheduler_kill", "oom", r"slurmstepd.{0,80}(?P<name>oom[-_]kill event)"),
+    shape("scheduler_kill", "oom", r"slurmstepd(?!.{0,40}Detected 0 ).{0,80}(?P<name>oom[-_]kill event)"),
     # sacct(1): a row begins with the job's or step's number
     *(
         shape(
@@ -121,6 +122,14 @@ SHAPES = (
     shape("finished", "exits successfully", r"Process (?P<pid>\d{1,9}) exits successfully"),
     shape("finished", "train_runtime", r"train_runtime['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?P<seconds>\d{1,9})"),
     shape("finished", "stopped: `max_", r"fit` stopped: `max_(?P<name>steps|epochs|time)=\S{1,20} reached"),
+    # torch, when the process ends by itself; after an exception as well.
+    shape(
+        "finished",
+        "process",
+        r"destroy_process_group\(\) was not called before program exit"
+        r"|process group has NOT been destroyed before we destruct",
+        name=AT_EXIT,
+    ),
     shape("finished", "training is done", r"after training is done"),
     shape("finished", "one training in", r"(?i:done training in) \d"),
     shape(

@@ -79,6 +79,7 @@ class Line:
     offset: int | None = None
     host: str = ""  # where it was written, as a launcher tells it
     pid: int | None = None
+    piece: int = 0  # of a line that a bar wrote in many, counted from 0
     writer: str = ""  # what a launcher wrote in front: tells the ranks of one file apart, also where no rank is known
 
 
@@ -92,7 +93,7 @@ _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[
 # may be a rank, a local rank or a task: it tells writers apart, no more.
 _NAMED = re.compile(
     r"(?:\[(?:pod/)?([A-Za-z][\w.-]{0,62})(?:/[\w.-]{1,62})?(?::\d{1,7})?\]:?|\(([A-Za-z][\w.-]{0,62})\)"
-    r"|([A-Za-z][\w.-]{0,62})(?:[:>]| {1,8}\|))(?: {0,2}\d{1,7}[:>|])? {1,2}"
+    r"|([A-Za-z][\w.-]{0,62})(?:[:>]| {1,8}\|| (?<=[\d] )[a-z][a-z0-9-]{1,40}))(?: {0,2}\d{1,7}[:>|])? {1,2}"
     r"(?=\[?(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\d\d/\d\d/20\d\d |[IWEF]\d{3,4} \d\d:\d\d:|rank\d{1,7}\]"
     r"|default\d{1,4}\]:))"
 )
@@ -112,8 +113,12 @@ _GLOG = re.compile(
 _OLD_GLOG = re.compile(r"\[[IWEF] ([\w./+-]{1,120}:\d{1,6})\] ?")
 _PLAIN = re.compile(
     r" {0,4}(?:(?:INFO|WARN(?:ING)?|ERROR)[: ] {0,8})?"
-    r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?\]?(?:\[[A-Z]{4,8}\])?(?: ?[-|:,])? ?"
+    r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d| UTC(?=[ \]]))?\]?"
+    r"(?:\[[A-Z]{4,8}\])?(?: ?[-|:,])?[ \t]?"
 )
+# AWS: `aws logs tail` and get-log-events write the time, in seconds or milliseconds, and the stream of a SageMaker job
+_EPOCH = re.compile(r"(1[5-9]\d{8})(\d{3})?[ \t]{1,4}(?=\S)")
+_STREAM = re.compile(r"[\w.-]{1,100}/(algo-\d{1,5})-\d{8,12} ")
 # transformers' and accelerate's examples: 07/20/2026 08:00:00 - INFO
 _AMERICAN = re.compile(r" {0,4}\[?(\d\d)/(\d\d)/(20\d\d)[ -](\d\d:\d\d:\d\d)\]?(?: ?[-|:,])? ?")
 # Where a second line begins inside a line, because two ranks or a bar wrote without a line end between.
@@ -145,9 +150,16 @@ def characters_read(text: str) -> int:
 def _numbered(text: str, first: int, zone: Zone, labels: Labels | None) -> Iterator[Line]:
     for number, row in enumerate(text.split("\n"), first):
         if row:
-            for line in pieces(row[: LINE_LIMIT * 4], zone, labels):
+            for line in pieces(_both_ends(row), zone, labels):
                 line.number = number
                 yield line
+
+
+def _both_ends(row: str) -> str:
+    """What is looked at of a line without end. A bar writes a whole epoch into one: there its last state tells most."""
+    if len(row) <= LINE_LIMIT * 4:
+        return row
+    return row[: LINE_LIMIT * 4] if "\r" not in row else f"{row[:LINE_LIMIT]}\r{row[-LINE_LIMIT * 3 :]}"
 
 
 def pieces(row: str, zone: Zone, labels: Labels | None = None) -> Iterator[Line]:
@@ -158,15 +170,27 @@ def pieces(row: str, zone: Zone, labels: Labels | None = None) -> Iterator[Line]
     if not row.isprintable():
         row = clean(row.replace("\r", "\n"))
     count = 0
-    for part in row.splitlines():
-        if not part.strip():
-            continue
-        for piece in _GLUED.split(part) if "[" in part else [part]:
+    parts = [part for part in row.splitlines() if part.strip()]
+    if len(parts) > PIECES:
+        parts = parts[: PIECES // 4] + parts[-PIECES // 4 * 3 :]
+    for part in parts:
+        for piece in _unglued(part, zone, labels) if "[" in part else [part]:
             if piece.strip() and count < PIECES:
                 count += 1
                 line = one_line(piece[:LINE_LIMIT], zone, labels)
+                line.piece = count - 1
                 line.writer = writer + line.writer
                 yield line
+
+
+def _unglued(part: str, zone: Zone, labels: Labels | None) -> list[str]:
+    """Lines that were written without an end between. What a collector wrote in front of a rank's mark is none."""
+    found = _GLUED.split(part)
+    if len(found) > 1 and len(found[0]) < 200:
+        whole = found[0] + found[1]
+        if one_line(whole[:LINE_LIMIT], zone, labels).rank is not None:
+            return [whole, *found[2:]]
+    return found
 
 
 def one_line(text: str, zone: Zone, labels: Labels | None = None) -> Line:
@@ -224,6 +248,9 @@ def _time(line: Line, zone: Zone) -> None:
     elif found := _AMERICAN.match(text):
         stamp = f"{found[3]}-{found[1]}-{found[2]} {found[4]}"
         moment = _moment(stamp, "", "")
+    elif found := _EPOCH.match(text):
+        stamp = datetime.fromtimestamp(int(found[1]), UTC).isoformat(" ")[:19]
+        moment = _moment(stamp, found[2] or "", "Z")
     elif found := _OLD_GLOG.match(text):
         line.source, line.text = found[1], text[found.end() :]
         return
@@ -231,6 +258,9 @@ def _time(line: Line, zone: Zone) -> None:
         _other_time(line, zone)
         return
     line.text = text[found.end() :]
+    if stream := _STREAM.match(line.text):
+        line.host, line.writer = line.host or stream[1], line.writer + stream[0]
+        line.text = line.text[stream.end() :]
     if line.rank is None and (behind := _BEHIND.match(line.text)):
         line.rank, line.text = int(behind[1] or behind[2]), line.text[behind.end() :]
     if moment is None:
@@ -255,7 +285,7 @@ def _other_time(line: Line, zone: Zone) -> None:
 def _moment(stamp: str, fraction: str, zone: str) -> tuple[datetime, float] | None:
     try:
         moment = datetime.fromisoformat(stamp.replace("T", " "))
-        if zone.endswith("Z"):
+        if zone.endswith(("Z", "UTC")):
             moment = moment.replace(tzinfo=UTC)
         elif zone[:1] in ("+", "-"):
             digits = zone[1:].replace(":", "")

@@ -168,7 +168,7 @@ _WORDS = (
     shape("nan", "heckForN", r"heckForNa[nN]", name=NAN_CHECK),
     shape("nan", "NanCheck.cu", name=NAN_CHECK),
     shape("nan", "NaN", r"\bNaNs?\b"),
-    shape("nan", "nan", r"(?<![\w./])nan(?! iterations)(?![\w./])"),
+    shape("nan", "nan", r"(?<![\w./])nan(?:\.0\b)?(?! iterations)(?![\w./])"),  # Lightning's bar: nan.0
     shape("nan", "nan iterations", r"nan iterations: {0,8}[1-9]"),  # Megatron counts them in every line
     shape("nan", "oss scale", r"(?i:loss scale already at minimum|minimum loss scale reached)", name="loss scale"),
     # A scale of 1 or less scales nothing any more: apex, fairseq, DeepSpeed. The first overflows of a run are as usual.

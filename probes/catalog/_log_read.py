@@ -12,7 +12,7 @@ import dataclasses
 import json
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Blamed, Chain, Failures, Tracebacks, of_error_file
@@ -32,8 +32,12 @@ WAITS = (
     "setup_missed",
     "collective_mismatch",
 )
+MOST_RANKS = 131_072
 _OWN = ("traceback", "cuda_error")
 _AN_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Exception|exception)\b")
+# Ray: where each worker of a job began, and of which worker it tells an exception.
+_PLACED = re.compile(r"\bpid=(\d{1,10})\) world_rank=(\d{1,7})\b")
+_REMOTE = re.compile(r"\bray::[\w.:<>-]{1,160}\(\) \(pid=(\d{1,10}), ip=([0-9a-f.:]{1,45})")
 _GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
 
 
@@ -66,12 +70,15 @@ class LogReader:
         self._times: dict[int | None, float] = {}
         self._stamps: dict[int | None, str] = {}
         self._raises: int | None = None  # who logged an error just now: the traceback under it is of the same rank
+        self._ranks: dict[int, int | None] = {}  # pid -> rank, None where lines differ
+        self._remote: tuple[int, str] | None = None  # whose exception Ray tells: pid and node
         self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
         if line.rank is None:
             line.rank = self._rank
         self._logged(line)
+        self._learn(line)
         self._add_failure(self._failures.take(line))
         told = self._failures.rank
         if told is not None:
@@ -87,6 +94,8 @@ class LogReader:
         event = _written_by(event, line) if event else None
         for one in self._chain.take(line, _written_by(raised, line) if raised else None):
             self._add(one)
+        if event and line.piece and event.kind in ("progress", "nan"):
+            event = dataclasses.replace(event, more={**event.more, "piece": line.piece})
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
             self._add(event)
         if event is None or event.kind == "progress":
@@ -105,8 +114,26 @@ class LogReader:
         elif self._raises is not None:
             line.rank = self._raises
 
+    def _learn(self, line: Line) -> None:
+        """Which process is which rank, wherever a line tells both."""
+        placed = _PLACED.search(line.text) if "world_rank=" in line.text else None
+        pid, rank = (int(placed[1]), int(placed[2])) if placed else (line.pid, line.rank)
+        if pid is not None and rank is not None and (pid in self._ranks or len(self._ranks) < MOST_RANKS):
+            self._ranks[pid] = rank if self._ranks.get(pid, rank) == rank else None
+        if remote := _REMOTE.search(line.text) if "ray::" in line.text else None:
+            self._remote = int(remote[1]), remote[2]
+        elif line.stamp or line.writer:
+            self._remote = None
+
+    def _of_remote(self, event: LogEvent) -> LogEvent:
+        if self._remote is None or event.rank is not None or event.kind not in _OWN or "of_pid" in event.more:
+            return event
+        pid, host = self._remote
+        return dataclasses.replace(event, more={**event.more, "of_pid": pid, "host": host})
+
     def _add(self, event: LogEvent) -> None:
         # Where the rank has written no time, whatever stands before it in the file was written before.
+        event = self._of_remote(event)
         at = self._times.get(event.rank, self._times.get(None))
         stamp = self._stamps.get(event.rank, self._stamps.get(None, max(self._stamps.values(), default=None)))
         if event.at is None and at is not None:
@@ -128,7 +155,19 @@ class LogReader:
             self._add(event)
         for event in self._timings.end():
             self.tally.add(event)
-        return owned(with_ranks(self.tally.events()))
+        return owned(by_pids(with_ranks(self.tally.events()), self._ranks))
+
+
+def by_pids(events: tuple[LogEvent, ...], ranks: Mapping[int, int | None]) -> tuple[LogEvent, ...]:
+    """Events of a process of which other lines tell the rank."""
+    return tuple(
+        dataclasses.replace(event, rank=rank)
+        if event.rank is None
+        and isinstance(pid := event.more.get("of_pid"), int)
+        and (rank := ranks.get(pid)) is not None
+        else event
+        for event in events
+    )
 
 
 def with_ranks(events: tuple[LogEvent, ...]) -> tuple[LogEvent, ...]:

@@ -27,7 +27,8 @@ MASKED = "(masked)"
 WORDS = (
     ("error", 50, 50, (
         "Watchdog caught", "watchdog", "ast enqueued", "Heartbeat monitor", "collective #", "Timeout at collective",
-        "lagging", "ismatch", "expected size", "monitoredBarrier", "ump signal", "to signal dumping", "debug info",
+        "lagging", "issing ranks", "_Allreduce",
+        "ismatch", "op.preamble", "monitoredBarrier", "ump signal", "to signal dumping", "debug info",
         "should dump", "remote error", "blocking wait", "acquire GIL", "process down", "failed or timed out",
         "a synchronizing CUDA",
         "attempting to dump", "NCCL WARN", "NCCL error", "nccl", "onnection closed", "reset by peer",
@@ -52,8 +53,8 @@ WORDS = (
         "step aborted", "return code", "mpirun noticed", "OOMKilled", "low on resource", "Evict", "reempt",
         "nterruption", "node shutdown",
         "Node failure", "unexpectedly rebooted", "on failed node", "setting DOWN",
-        "memory pressure (OOM)", "Memory on the node", "TERM_", "PBS: job killed", "OOM killer",
-        "to memory pressure", "to memory used",
+        "memory pressure (OOM)", "Memory on the node", "TERM_", "PBS: job killed",
+        "ntentionally stopped", "OOM killer", "to memory pressure", "to memory used",
         "sending SIG", "container oom", "to reclaim", "due to memory usage", "SPOT_ITN", "requirement error",
         "no heartbeat", "clock wrong by", "time reset", "clock drift", "clock difference",
         "Protocol authentication", "OMP_NUM_THREADS environment", "elastic_operator",
@@ -86,10 +87,12 @@ WORDS = (
     ("words", 1, 3, (
         "successfully finished", "exits successfully", "train_runtime", "stopped: `max_", "training is done",
         "one training in", "raining ", "inished training", "reached", "xit",
+        "rocess group has NOT been destr", "estroy_process_group() was not",
     )),
     ("words", 6, 12, ("ffected ranks", "MxRtt/Rnk", "elative performance", "Rank=", "across ranks (", "...: (")),
     ("words", 1, 2, (
-        "_dynamo hit", "Recompiling function", "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
+        "_dynamo hit", "Recompiling function", "extension module", "ninja build", "uilding ", "Time to load",
+        "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
         "ndexing", "acking",
     )),
     ("words", 1, 3, (

@@ -76,6 +76,8 @@ SHAPES = (
     ),
     shape("scheduler_kill", "TERM_MEMLIMIT", name=KILLED),
     shape("scheduler_kill", "TERM_SWAP", r"\bTERM_SWAP(?:LIMIT)?\b", name=KILLED),
+    # Ray: JobInfo of a job that was stopped (dashboard/modules/job/common.py)
+    shape("scheduler_kill", "ntentionally stopped", r"Job was intentionally stopped", name="CANCELLED"),
     shape("scheduler_kill", "TERM_RUNLIMIT", name="TIME LIMIT"),
     shape("scheduler_kill", "TERM_DEADLINE", name="TIME LIMIT"),
     shape("scheduler_kill", "TERM_WINDOW", name="TIME LIMIT"),

@@ -28,6 +28,11 @@ _FORMS = (
         # What daemons of the node say is told by their names, see _log_schedulers.
         r"(?!(?:systemd|systemd-oomd|earlyoom|kubelet|chronyd|ntpd)\[)[A-Za-z][\w./@-]{0,48}(?:\[\d{1,9}\])?: "
     ),
+    # Jan  5 09:00:00 ..., as ts(1) writes it: without a host
+    re.compile(
+        rf"(?P<month>{_MONTH}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} "
+        r"(?![\w.-]{1,63} [\w./@-]{1,48}(?:\[\d{1,9}\])?: )"
+    ),
     # 05-Jan-26 09:00:00 - ...
     re.compile(rf"\[?(?P<day>\d{{1,2}})-(?P<month>{_MONTH})-(?P<year>(?:20)?\d\d) {_CLOCK}{_END}"),
     # 2026/01/05 09:00:00 ...

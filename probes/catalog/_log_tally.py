@@ -80,7 +80,9 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     if one.kind == "progress" and (took := [ms for event in (one, other) if (ms := least_ms(event)) is not None]):
         more = {**more, "least_ms": min(took)}  # against which the newest step is slow
     if one.kind in (*_NEWEST, "nan") and (last := other.line or other.offset):
-        more = {**more, "last_place": last}
+        # A bar writes many pieces into one line: those of it count one after the other.
+        pieces = {"piece": other.more["piece"]} if isinstance(other.more.get("piece"), int) else {}
+        more = {**more, "last_place": last, **pieces}
     return dataclasses.replace(
         base, at=at, last_at=max(times, default=None), count=one.count + other.count, line=one.line, offset=one.offset,
         more=more,

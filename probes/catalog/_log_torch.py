@@ -18,6 +18,8 @@ from probes.catalog._log_lines import Line
 from probes.catalog._log_runs import BY_PIPE
 from probes.catalog._log_shapes import first, shape
 
+HOROVOD = "missing in Horovod"
+BUILT = "built"  # an extension
 _N = r"\d{1,18}"
 # `[Rank 1]`, `[PG 1 Rank 1]`, `[PG ID 0 PG GUID 0(default_pg) Rank 1]`: this rank is counted within the group.
 _WHO = re.compile(
@@ -73,6 +75,17 @@ _WATCHDOG = (
     shape("compiling", "torch._dynamo hit", r"torch\._dynamo hit config\.(?P<name>\w{3,60})"),
     shape("compiling", "Recompiling function", r"Recompiling function (?P<name>\S{1,120})"),
     shape("compiling", "Graph break", r"Graph break (?:in|from|:) ?(?P<name>[\w ]{2,60})"),
+    # torch/utils/cpp_extension.py, and DeepSpeed's op_builder when it is done
+    shape("compiling", "Building extension module", r"Building extension module (?P<name>\w{1,60})"),
+    shape("compiling", "Loading extension module", name=BUILT),
+    shape("compiling", "Time to load", r"Time to load \w{1,60} op:", name=BUILT),
+    shape("compiling", "Emitting ninja build file"),
+    # Megatron-LM, gpt_dataset.py and helpers; NeMo; datasets of fairseq
+    shape(
+        "preparing",
+        "uild",
+        r"(?i:\bbuild(?:ing)?\b(?: \w{1,20}){0,3} (?:ind(?:ex|ices)|index mapping|sample-idx|shuffle-idx|doc-idx)\b)",
+    ),
     shape("compiling", "AUTOTUNE", r"AUTOTUNE (?P<name>\w{1,40})\("),
     shape("stream_race", "CSAN detected", r"CSAN detected a possible data race"),
     shape("stream_race", "CUDASanitizerErrors", r"CUDASanitizerErrors: detected (?P<races>\d{1,6}) errors?"),
@@ -97,6 +110,14 @@ _WATCHDOG = (
 
 # TORCH_NCCL_DESYNC_DEBUG: who finished what, and joined nothing after it.
 _DESYNC = (
+    # Horovod, stall_inspector.cc: `Missing ranks:`, then a line for each; older ones name them behind the tensor
+    shape(
+        "desync",
+        ": [",
+        r"^(?P<about>\d{1,7}): \[\w{0,80}(?i:allreduce|allgather|broadcast|alltoall|reducescatter)",
+        name=HOROVOD,
+    ),
+    shape("desync", "missing ranks", r"\[missing ranks: (?P<about>[\d, ]{1,400})\]", name=HOROVOD),
     shape(
         "desync",
         "finished collective #",
@@ -139,7 +160,7 @@ _MISMATCH = (
     shape("collective_mismatch", "Detected mismatch between collectives"),
     shape(
         "collective_mismatch",
-        "expected size",
+        "op.preamble.length",
         rf"op\.preamble\.length <= op\.nbytes\. (?P<received>{_N}) vs (?P<expected>{_N})",
         name="gloo: more data than expected",
     ),

@@ -20,6 +20,7 @@ OF_THE_CLUSTER = re.compile(
     r"kube-|.{0,40}(?:monitoring|logging|system|operator|istio|cert-manager|argocd|prometheus|ingress)"
 )
 BY_HAND = re.compile(r"jupyter|notebook|jhub|vscode|code-server|rstudio")  # pods in which people work: no jobs
+POD_FAILED = "pod failed"
 # What it means -> (name of the event, what was short). The names are those that schedulers' lines have.
 AS_EVENTS = {
     "oom": ("OOMKilled", ""),
@@ -35,6 +36,7 @@ AS_EVENTS = {
     "evicted": ("Evicted", ""),
     "deadline": ("TIME LIMIT", ""),
     "suspended": ("CANCELLED", ""),
+    "failed": (POD_FAILED, ""),
 }
 NO_OLDER_S = 86_400.0  # judgement: evidence is taken within a day; clusters keep events for an hour by default
 MARGIN_S = 60.0  # ages are printed in whole minutes or hours
@@ -156,6 +158,7 @@ def happenings(evidence: Evidence, names: Iterable[str], job: str | None) -> Ite
             one.text[:400],
             peer=node,
             name=name,
+            code=_code(one.text) if name == POD_FAILED else None,
             at=one.at if timed else None,
             last_at=one.at if timed else None,
             clock="utc" if timed and one.at is not None else "",
@@ -163,6 +166,13 @@ def happenings(evidence: Evidence, names: Iterable[str], job: str | None) -> Ite
             more={"short_of": short_of} if short_of else {},
         )
         yield event, RankLog(None, None, seen.ref, events=()), seen
+
+
+def _code(text: str) -> int | None:
+    """As Python gives it: negative where a signal ended the process."""
+    found = re.search(r"exit code (\d{1,3})", text)
+    number = int(found[1]) if found else 0
+    return 128 - number if number > 128 else number or None
 
 
 def _lines(evidence: Evidence) -> Iterator[tuple[LogEvent, RankLog, Seen]]:

@@ -156,7 +156,9 @@ def _stall(
             stall.draw = found.ran
         else:
             stall.what, stall.odd, stall.seq = found.most, found.odd, found.seq
-    stall.behind = _behind(here)
+    runs = sum(one.on_device is True for one in here.values())
+    stall.queued = frozenset(rank for rank, one in here.items() if runs and one.on_device is False)
+    stall.behind = stall.queued if len(stall.queued) < runs else frozenset()
     return stall
 
 
@@ -167,13 +169,6 @@ def _guess_members(stalls: list[Stall]) -> None:
     times = Counter(rank for stall in unsure for rank in stall.waiting)
     for stall in unsure if len(unsure) > 1 else ():
         stall.perhaps = frozenset(rank for rank in times if rank not in stall.members)
-
-
-def _behind(waiting: Mapping[int, Waiting]) -> frozenset[int]:
-    """Ranks whose kernel does not run yet, where that of most others does."""
-    runs = sum(one.on_device is True for one in waiting.values())
-    not_yet = frozenset(rank for rank, one in waiting.items() if one.on_device is False)
-    return not_yet if len(not_yet) < runs else frozenset()
 
 
 def _pairs(key: GroupKey, groups: Mapping[int, Group], dumps: Mapping[int, Dump], collected: bool) -> Iterator[Stall]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probes.catalog._log_events import QUIET, LogEvent, RankLog
+from probes.catalog._log_launchers import AT_EXIT
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
@@ -121,6 +122,8 @@ def ended_its_work(evidence: Evidence) -> tuple[Reason, ...]:
         if event.seq is not None or "percent" in event.more:
             steps[id(log)] = max(steps.get(id(log), 0), event.last_place)
     ends = [one for one in evidence.job.said("finished") if _is_last(one[0], one[1], steps)]
+    done = _all_steps(evidence)
+    ends = [one for one in ends if one[0].name != AT_EXIT or done]
     if not ends:
         return ()
     ended = {id(log): _place(event) for event, log, _ in ends}
@@ -128,6 +131,13 @@ def ended_its_work(evidence: Evidence) -> tuple[Reason, ...]:
         if event.kind not in AT_THE_END and _place(event) > ended.get(id(log), (-1, -1)):
             return ()  # it failed after that, or in a log that tells of no good end
     return tuple(quoted(*one) for one in ends[:4])
+
+
+def _all_steps(evidence: Evidence) -> bool:
+    """Whether each log that counts its steps came to the last of as many as it was to make."""
+    told = [event for event, _, _ in evidence.job.said("progress") if event.seq is not None]
+    totals = [(event.seq or 0, total) for event in told if isinstance(total := event.more.get("total"), int)]
+    return bool(totals) and len(totals) == len(told) and all(total - seq <= 1 for seq, total in totals)
 
 
 def _is_last(event: LogEvent, log: RankLog, steps: dict[int, int]) -> bool:

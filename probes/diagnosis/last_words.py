@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from probes.catalog._log_events import LogEvent
+from probes.catalog._log_torch import BUILT
 from probes.diagnosis.core import Evidence
 from probes.diagnosis.log_evidence import Said
 
@@ -35,7 +36,7 @@ _EVALUATES = re.compile(r"(?i:\b(?:evaluat|validat|testing|predicting|generating
 def last_said(evidence: Evidence) -> dict[tuple[int | None, str], Said]:
     """By rank and file; lines that nothing marks are of one writer per file."""
     found: dict[tuple[int | None, str], Said] = {}
-    for one in evidence.job.said("checkpoint", "progress", "compiling"):
+    for one in evidence.job.said("checkpoint", "progress", "compiling", "preparing"):
         key = (one[0].rank, one[1].file if one[0].rank is None else "")
         if key not in found or _place(one[0]) >= _place(found[key][0]):
             found[key] = one
@@ -59,6 +60,8 @@ def unfinished_checkpoint(event: LogEvent) -> bool:
 
 def unfinished_preparation(event: LogEvent) -> bool:
     """Whether it prepares data, and is not at its end."""
+    if event.kind == "preparing":
+        return True
     part = _share(event.text)
     return event.kind == "progress" and _PREPARES.search(event.text) is not None and part is not None and part < 1.0
 
@@ -70,8 +73,8 @@ def unfinished_evaluation(event: LogEvent) -> bool:
 
 
 def compiles(event: LogEvent) -> bool:
-    """Whether torch said that it compiles, and nothing since then."""
-    return event.kind == "compiling"
+    """Whether torch or a builder of extensions said that it compiles, and nothing since then."""
+    return event.kind == "compiling" and not event.name.startswith(BUILT)
 
 
 def _share(text: str) -> float | None:

@@ -124,8 +124,10 @@ def spans_job(waiting: dict[int, Said]) -> bool:
 def _world(evidence: Evidence) -> int | None:
     counted = [n for event, _, _ in evidence.job.events if isinstance(n := event.more.get("ranks"), int)]
     size: int | None = evidence.job.world_size or max(counted, default=None)
-    seen = set(evidence.job.ranks)  # where nothing tells more: all from 0 on that wrote
-    return size or (len(seen) if len(seen) > 2 and seen == set(range(len(seen))) else None)
+    seen = set(evidence.job.ranks)  # where nothing tells more: all from 0 on that wrote, but for a gap between them
+    least = max(seen, default=0) + 1
+    gaps = least - len(seen)
+    return size or (least if (len(seen) > 2 and not gaps) or (len(seen) > 3 and gaps <= max(1, least // 8)) else None)
 
 
 def _by_setup(evidence: Evidence) -> Iterator[Suspect]:

@@ -34,8 +34,8 @@ class Stall:
     `late`: members that have not enqueued `seq` (with how far each is), `silent`: members without a dump,
     `unknown`: members of whom nothing can be told, `odd`: ranks that run another collective there than most, with what
     they run; empty where it is a draw and `draw` says so. `behind`: members that have enqueued it, while the kernel of
-    most others already runs. `sure`: the dumps say who belongs to the group; where they do not (gloo leaves sub-groups
-    out), `perhaps` are ranks that wait in another such group and not here.
+    most others already runs; `queued`: while that of any does. `sure`: the dumps say who belongs to the group; where
+    they do not (gloo leaves sub-groups out), `perhaps` are ranks that wait in another such group and not here.
     """
 
     group: str
@@ -50,6 +50,7 @@ class Stall:
     odd: dict[int, Signature] = field(default_factory=dict)
     draw: dict[int, Signature] = field(default_factory=dict)
     behind: frozenset[int] = frozenset()
+    queued: frozenset[int] = frozenset()
     p2p: bool = False
     sure: bool = True
     perhaps: frozenset[int] = frozenset()
@@ -102,7 +103,7 @@ def blame(found: Stalls) -> None:
     """Whoever waits in a group that stands is not free to come to another, whatever that group waits for."""
     runs = _places(found.all, running=True)
     held = {rank: runs.get(rank) or places for rank, places in _places(found.all, running=False).items()}
-    awaited = {at: [*stall.late, *stall.silent, *stall.behind, *stall.perhaps] for at, stall in enumerate(found.all)}
+    awaited = {at: [*stall.late, *stall.silent, *stall.queued, *stall.perhaps] for at, stall in enumerate(found.all)}
     for at, stall in enumerate(found.all):
         for rank in sorted({*stall.late, *stall.silent}):
             if not held.get(rank):

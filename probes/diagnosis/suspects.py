@@ -6,17 +6,20 @@ One list for all rules: whatever explains why a rank is late (its loader, a dead
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from probes.catalog._log_events import LogEvent
+from probes.catalog._log_torch import HOROVOD
 from probes.catalog._ras_facts import Report
+from probes.catalog._stack_waits import Wait
 from probes.diagnosis.collectives import LONG_S, Stall
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import Job, RankView, quoted
 
 # What a main thread is in while it waits for other ranks, or for its own device.
 TOGETHER = {"collective", "p2p", "barrier", "backward", "store", "device sync", "native wait", "destroy", "start"}
+UNTOLD = {"user code", "unknown"}  # kinds of which nobody can say that they are not where the others are
 FOR_OTHERS = {"collective", "p2p", "barrier", "store", "start"}  # of these, what only another rank can end
 
 
@@ -193,13 +196,10 @@ def _by_desync(evidence: Evidence) -> Iterator[Suspect]:
         if never and event.name.startswith("joined"):
             continue  # it waits for who has not joined
         for rank in event.about[:8]:
-            says = f"torch's desync report names rank {rank}: {event.text[:160]}"
-            yield Suspect(
-                evidence.job.view(rank),
-                "left out a collective",
-                (quoted(event, log, seen, says),),
-                ("named_by_desync",),
-            )
+            says = f"{'Horovod' if event.name == HOROVOD else 'a desync report'} names rank {rank}: {event.text[:160]}"
+            signal = "named_by_stall_inspector" if event.name == HOROVOD else "named_by_desync"
+            because = (quoted(event, log, seen, says),)
+            yield Suspect(evidence.job.view(rank), "left out a collective", because, (signal,))
 
 
 def _by_ras(evidence: Evidence) -> Iterator[Suspect]:
@@ -234,7 +234,7 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
     rank that is elsewhere by recorder and stack is counted once."""
     job: Job = evidence.job
     waits = {rank: view.waits for rank, view in job.ranks.items() if view.stack is not None and view.stack.threads}
-    within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER}
+    within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER} or _at_one_line(waits)
     outside = [rank for rank in waits if rank not in within]
     proven = standing(evidence)
     enough = len(within) >= (1 if proven else 2) * len(outside) or _by_node(job, within, outside)
@@ -262,6 +262,17 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
             (_elsewhere(view, proven),),
             waiting=waiting,
         )
+
+
+def _at_one_line(waits: Mapping[int, Wait | None]) -> set[int]:
+    """Most ranks at one line of the program, of which the tool shows no call below it, while each of the others is in
+    something of another kind: they wait in what that line calls."""
+    lines = Counter(wait.at for wait in waits.values() if wait is not None and wait.kind == "user code" and wait.at)
+    line, count = next(iter(lines.most_common(1)), (None, 0))
+    within = {rank for rank, wait in waits.items() if wait is not None and line is not None and wait.at == line}
+    others = [wait for rank, wait in waits.items() if rank not in within]
+    told = all(wait is not None and wait.kind not in UNTOLD for wait in others)
+    return within if count > max(1, len(others)) and told else set()
 
 
 def _began_between(job: Job, within: set[int]) -> bool:

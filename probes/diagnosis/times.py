@@ -136,6 +136,10 @@ class Times:
             found.append("perhaps" if apart(self.newest, mine) > DAYS_S else "")
         return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
 
+    def long_ago(self, node: str, at: float | None, stamp: str = "") -> bool:
+        """Whether it was days before somebody looked, of what ends a job at once: who looks has another reason to."""
+        return _before(self.corrected(node, at), stamp, self.looked, DAYS_S, 0.0) == "yes"
+
     def over(self, node: str, at: float | None, stamp: str = "") -> bool:
         """Whether it is surely old."""
         return self.old(node, at, stamp) == "yes"

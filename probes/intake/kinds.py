@@ -16,7 +16,9 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.catalog._stack_native import is_native
 from probes.core import clean, lines_of
+from probes.intake.by_rank import marked
 from probes.intake.container_tables import is_table
+from probes.intake.exported_logs import lines_in, lines_of_rows
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.metrics import is_metrics
 from probes.intake.tables import steps_in
@@ -59,6 +61,11 @@ _KERNEL = re.compile(
 )
 _GPU_BLOCK = re.compile(  # of nvidia-smi -q, cut out of it
     r"^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0\s{0,4}\n {4}[A-Z][^\n:]{2,50}(?: : [^\n]{0,80})?\n", re.M
+)
+# faulthandler.dump_traceback_later, perhaps below a line or two of who kept it
+_ONLY_STACKS = re.compile(
+    r"(?:[^\n]{0,200}\n){0,3}Timeout \(\d{1,4}:\d\d:\d\d(?:\.\d{1,6})?\)!\s{0,4}\n"
+    r"(?:Current thread|Thread) 0x[0-9a-f]{1,16} [^\n]{0,80}\(most recent call first\):"
 )
 _BY_KERNEL = re.compile(r"dmesg|kern(?:el)?[._-]|journal|kmsg|syslog|messages", re.I)
 # (how a line begins, what the file is): tools that people bring the output of and nothing here reads.
@@ -104,6 +111,8 @@ def kind_of(item: Item) -> Known | Other:
     if item.binary:
         return Other("binary, of no known form")
     known = _of_bytes(data, item)
+    if isinstance(known, Other) and known.why == UNKNOWN_JSON and len(data) == PEEK:
+        return _of_bytes(item.upto(TEXT_BYTES), item)  # an export of logs may be cut off here
     if isinstance(known, Known) and known.kind not in STREAMED and len(data) == PEEK:
         if known.kind == "dump":
             return _of_bytes(item.data, item)
@@ -122,6 +131,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Other("says what somebody wrote about it: no evidence")
     if item.name.lower().endswith((".csv", ".tsv")) and (found := _tool(text, item.name)) is not None:
         return found
+    if '"streams"' in text[:4096] and (exported := lines_in(text)):  # Loki answers like Prometheus
+        return Known("perhaps a log", exported)
     if is_metrics(text[:HEAD]):
         return Known("metrics", text)
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
@@ -134,6 +145,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
             return Known("perhaps a log", f"{text}\n{steps}" if values else steps)
         if (tool := tool_of(text[:HEAD], item.name)) is not None:
             return Known("tool", text, tool=tool)
+        if (exported := lines_of_rows(text)) and not is_table(text[:HEAD]):
+            return Known("perhaps a log", exported)
     if item.name.lower().endswith(_PROGRAMS) and (of_program := beside(text[:HEAD], item.name)):
         return Known("tool", text, tool=of_program[0])  # and no log, whatever its strings say
     if item.name.lower().endswith((".patch", ".diff", ".yaml", ".yml")) and environment.fits(text[:HEAD], item.name):
@@ -143,6 +156,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
     return _of_text(text, item.name)
 
 
+ENVIRON = re.compile(r"proc[_/](\d{1,10})[_/]environ")  # as pasted commands are called
+UNKNOWN_JSON = "JSON of no known form"
 _REMARKS = re.compile(
     r"(?:#[^\n]{0,200}\n|\s{0,20}\n|(?:[A-Z][a-z]{2},? |20\d\d-)[^\n]{2,30}\d\d:\d\d[^\n]{0,24}\n){1,4}"
 )  # or when it was: the first line of `date; nvidia-smi nvlink -e`
@@ -184,7 +199,7 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("process", text)
     if tells_states(text):
         return Known("states", text)
-    if is_environment(head):
+    if is_environment(head) or (ENVIRON.search(name) and "RANK=" in head):
         return Known("environment", text)
     if "NVSMI LOG" in head or _GPU_BLOCK.search(head):
         return Known("nvidia-smi", text)
@@ -204,6 +219,8 @@ def _of_text(text: str, name: str) -> Known | Other:
 
 def _json(body: str, name: str) -> Known | Other:
     head = body[:HEAD]
+    if '"nccl_version"' not in head and '"entries"' not in head and (exported := lines_in(body)):
+        return Known("perhaps a log", exported)
     if '"OOMKilled"' in head:  # docker inspect, kubectl get pod -o json
         return Known("log", body)
     if '"schemaVersion"' in head[:400]:
@@ -225,7 +242,7 @@ def _json(body: str, name: str) -> Known | Other:
             return Known("perhaps a log", rows)
         if "\n{" in head:  # one object a line: a logger that writes JSON
             return Known("perhaps a log", body)
-        return Other("JSON of no known form")
+        return Other(UNKNOWN_JSON)
     if '"frames"' in head and ('"os_thread_id"' in head or '"thread_id"' in head) and '"profiling_name"' not in head:
         return Known("stacks", body)
     if '"profiling_name"' in head:
@@ -235,7 +252,7 @@ def _json(body: str, name: str) -> Known | Other:
     if (rows := _rows(body)) and tells_times(rows[:HEAD]):
         return Known("perhaps a log", rows)
     if re.match(r'\[\s{0,40}(?:[\]{"]|\d{1,20}\s{0,8},(?!\d{1,7}\]<))', head):
-        return Other("JSON of no known form")
+        return Other(UNKNOWN_JSON)
     return _lines(body, head, name)  # "[rank0]: ..." and "[  12.345678] ..." begin like a list
 
 
@@ -259,6 +276,6 @@ def _lines(text: str, head: str, name: str) -> Known | Other:
     if kernel * 2 > len(lines) or (kernel and _BY_KERNEL.search(name)):
         return Known("kernel log", text)
     first = next((line for line in lines if not line.startswith("#")), "")
-    if "(most recent call first):" in first:
+    if ("(most recent call first):" in first and not marked(head)) or _ONLY_STACKS.match(text):
         return Known("stacks", text)
     return Known("perhaps a log", text)

@@ -211,6 +211,8 @@ def _steps(lines: Sequence[Line]) -> bool:
 def _is_log(log: RankLog, head: str, place: Named) -> bool:
     if any(event.kind not in WEAK for event in log.events) or _NCCL.search(head):
         return True
+    if any(one.kind == "progress" and "rate" in one.more for one in log.events):
+        return True  # a bar, with its speed
     steps = (one.count for one in log.events if one.kind == "nan" or (one.kind == "progress" and one.seq is not None))
     if sum(steps) >= STEPS or len(_TRAINER.findall(head[:HEAD])) >= LEAST_STEPS:
         return True

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from probes.core import lines_of
-from probes.intake import bare_heads, bug_report
+from probes.intake import bare_heads, bug_report, by_rank
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import alike, may_be_lone
 from probes.intake.keyed import keyed
@@ -40,7 +40,9 @@ LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS = 20_000
 MOST_LABEL = 200  # characters: which process it is about may stand at its end
 _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
-_OPEN = re.compile(r"([=#*+])\1{2,100} {1,4}([^\n]{1,100})$")  # ### gpu-017, without an end
+_OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word only: == gpu-017
+    r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1)?$))([^\n]{1,100}?)(?: \1\1)?$"
+)
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
 _ANSIBLE = re.compile(
     r"([A-Za-z][\w.-]{0,62}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)!? (?:\| rc=-?\d{1,3} )?(?:>>|=>)"
@@ -88,13 +90,14 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if (names := names_in(head)) and not _asked_many(head):
         return [Part((name,), "", mine) for name, mine in by_name(text, names).items()]
+    if (ranks := by_rank.sections(text)) and not any(map(_typed, head[: _first_rank(head)])):
+        return [Part((node,) if node else (), f"rank{rank}", body) for rank, node, body in ranks]
     if rows := by_rows(text):
         return [Part((node,), label, told) for node, label, told in rows]
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
     known = alike(found[2].strip() for found in marked)
-    known |= alike(
-        found[2].split()[0].strip(":,") for found in marked if is_command(found[2].partition(" ")[2].strip())
-    )
+    asks = [found[2].split()[0] for found in marked if is_command(found[2].partition(" ")[2].strip())]
+    known |= alike(word.strip(":,") for word in asks)
     known |= (plain := bare_heads.names_in(head))
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
         if _RULE.match(one) and _RULE.match(two) for name in _folded(name, True) or (name.strip(),))  # fmt: skip
@@ -109,6 +112,16 @@ def _asked_many(head: list[str]) -> bool:
     """Whether the command that many nodes answer stands above: it tells what the columns are."""
     typed = next((found for line in head[:4] if (found := _PROMPT.match(line.rstrip()[:2000]))), None)
     return typed is not None and is_command(typed[3]) and asked(typed[3]).many
+
+
+def _first_rank(head: list[str]) -> int:
+    return next((at for at, line in enumerate(head) if by_rank.names_a_rank(line)), 0)
+
+
+def _typed(line: str) -> bool:
+    """Whether it is a prompt and a command, not a remark behind a #."""
+    found = _PROMPT.match(line)
+    return found is not None and (bool(found[1] or found[2]) or is_command(found[3]))
 
 
 def _frame(marked: re.Match[str]) -> str:

@@ -15,11 +15,13 @@ from probes.catalog._process_lines import extracts_told
 from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading
 from probes.intake.brought import Brought, NodeFile, ProcessFile, StackFile
+from probes.intake.by_rank import marked
 from probes.intake.hosts import kernel_host
 from probes.intake.items import HEAD, LONG_LINE, PEEK, TEXT_BYTES, Item, Unread
-from probes.intake.kinds import Known
+from probes.intake.kinds import ENVIRON, Known
 from probes.intake.logs import below_a_tool, log_file, whole_text
 from probes.intake.metric_files import table_files
+from probes.intake.names import stem
 from probes.intake.tools import (
     Tool,
     beside,
@@ -29,6 +31,7 @@ from probes.intake.tools import (
     looked,
     native_stacks,
     process_table,
+    stopped_processes,
     stuck_in_driver,
     stuck_in_files,
     tools_of,
@@ -37,6 +40,8 @@ from probes.intake.tools._text import taken_at
 
 TOLD = {"cluster.events": ("scheduler_kill",)}  # events of a log that these facts tell, too
 BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for
+# Who takes the CPU, be it of the job or not; who is stuck, and who is stopped.
+OF_PS = (process_table.TOOL, stuck_in_driver.TOOL, stuck_in_files.TOOL, stopped_processes.TOOL)
 NO_FORM = "no line in it has a known form"
 
 
@@ -68,7 +73,8 @@ class Reader:
 
     def _process(self, item: Item, known: Known) -> None:
         if known.kind == "environment":
-            extracts = [Extract(0, variables=variables_in(known.text))]
+            of = ENVIRON.search(item.name)  # `tr ... < /proc/812/environ`
+            extracts = [Extract(int(of[1]) if of else 0, variables=variables_in(known.text))]
             if environment.fits(known.text[:HEAD], item.name):
                 self._tool(item, environment.TOOL, known.text)
         elif known.kind == "states":
@@ -80,10 +86,7 @@ class Reader:
         else:
             if known.kind == "ps" and environment.of_commands(known.text):
                 self._tool(item, environment.TOOL, known.text)
-            # Who takes the CPU, be it of the job or not.
-            if known.kind == "ps" and process_table.fits(known.text[:HEAD], item.name):
-                self._tool(item, process_table.TOOL, known.text)
-            for tool in (stuck_in_driver.TOOL, stuck_in_files.TOOL) if known.kind == "ps" else ():
+            for tool in OF_PS if known.kind == "ps" else ():
                 if tool.fits(known.text[:HEAD], item.name):
                     self._tool(item, tool, known.text)
             if known.kind == "ps" and launch.tells(known.text[:HEAD]):
@@ -152,7 +155,7 @@ class Reader:
         if log is not None:
             self.brought.logs.append(log)
             if "(most recent call first):" in text:
-                self.brought.stacks.append(StackFile(item.ref, item.inside, -1, (faulthandler(text[:TEXT_BYTES]),)))
+                self._stacks_in_log(item, text[:TEXT_BYTES])
             return True
         if tables:
             return True
@@ -162,6 +165,15 @@ class Reader:
             self.brought.nodes.append(NodeFile(item.ref, item.inside, "host.kernel_log", bare, kernel_host(text)))
             return True
         return besides
+
+    def _stacks_in_log(self, item: Item, text: str) -> None:
+        """What faulthandler wrote into a log: of the rank that is marked on each line, or of the log's own."""
+        ranks = {rank: rows for rank, rows in marked(text).items() if "(most recent call first):" in rows}
+        for rank, rows in ranks.items():
+            inside = item.inside.parent / stem(item.name) / f"rank{rank}.txt"
+            self.brought.stacks.append(StackFile(f"{item.ref}: rank {rank}", inside, -1, (faulthandler(rows),)))
+        if not ranks:
+            self.brought.stacks.append(StackFile(item.ref, item.inside, -1, (faulthandler(text),)))
 
     def _besides(self, item: Item, text: str) -> bool:
         """What a log holds besides its events: values of replicas, and pieces of the program that somebody pasted."""

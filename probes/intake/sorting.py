@@ -27,6 +27,7 @@ from probes.intake.hosts import told_by
 from probes.intake.items import HEAD, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import unrotated, whole_text
+from probes.intake.many_dumps import dumps_in
 from probes.intake.metric_files import node_files, table_files
 from probes.intake.names import stem, without_keys
 from probes.intake.pasted import parts_of
@@ -104,8 +105,7 @@ class _Sorter(Reader):
         if not isinstance(known, Known):
             self._other(item, known.why, nested)
         elif known.kind == "dump":
-            self._room.acquire()
-            self._dumps.append(self._pool.submit(self._dump, item, known.data))
+            self._dumped(item, known.data)
         elif known.kind == "stacks":
             self._stacks(item, known.text)
         elif known.kind in ("process", "ps", "states", "environment"):
@@ -204,6 +204,18 @@ class _Sorter(Reader):
             self._unread(item, str(error))
         except Exception as error:  # as core.interpret: hostile or unforeseen content must not take the rest down
             self._unread(item, f"its parser stopped on it ({type(error).__name__}: {str(error)[:120]})")
+
+    def _dumped(self, item: Item, data: bytes) -> None:
+        """A dump, or those of several ranks in one file."""
+        parts = [(item, data)]
+        for at, (rank, node, body) in enumerate(dumps_in(data)):
+            self.brought.named |= {node} - {""}
+            inside = item.inside.parent / (node or stem(item.name)) / f"rank{rank}.json"
+            one = json.dumps(body).encode()
+            parts[at : at + 1] = [(Item(f"{item.ref}: rank {rank}", inside, one, mtime=item.mtime), one)]
+        for part, own in parts:
+            self._room.acquire()
+            self._dumps.append(self._pool.submit(self._dump, part, own))
 
     def _dump(self, item: Item, data: bytes) -> DumpFile:
         try:

@@ -354,6 +354,7 @@ LINES_OF_LAUNCHERS: Told = [
         {"name": "OOMKilled", "peer": "10.8.0.3"},
     ),
     ("exit_type: NODE_OUT_OF_MEMORY, pid 41010", "scheduler_kill", {"name": "OOMKilled"}),
+    ("Job raysubmit_8: Job was intentionally stopped.", "scheduler_kill", {"name": "CANCELLED"}),
     # LSF and PBS
     ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "scheduler_kill", {"name": "OOMKilled"}),
     ("Completed <exit>; TERM_SWAP: job killed", "scheduler_kill", {"name": "OOMKilled"}),

@@ -36,6 +36,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     awaited = {at: set(range(max(waiting))) - set(waiting) for at, waiting in enumerate(places)}
     ranks, crossed = circle(blocked, awaited)
     if len(crossed) < 2:
+        yield from _each_alone(evidence)
         return
     sides = sorted((set(places[at]) & ranks for at in crossed), key=len)
     odd = sorted(sides[0]) if len(sides[0]) < len(sides[1]) else []
@@ -52,6 +53,30 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         tuple(quoted(*one) for one in said[:4]),
         ("groups_crossed_in_log",),
         would_change=("flight-recorder dumps in which one of these groups goes on",),
+        ranks=frozenset(ranks),
+        nodes=frozenset(evidence.job.view(rank).node for rank in ranks),
+    )
+
+
+def _each_alone(evidence: Evidence) -> Iterator[Hypothesis]:
+    """Every rank waits, and each in a group in which nobody else does: whoever it waits for waits elsewhere, and that
+    has no end but in a circle."""
+    alone = {group: waiting for group, waiting in by_group(evidence).items() if group}
+    ranks = [rank for waiting in alone.values() for rank in waiting]
+    gave_up = {event.rank for event, _, _ in evidence.job.said("watchdog_timeout")}
+    world = evidence.job.world_size or len(gave_up)
+    if len(alone) < 2 or len(alone) != len(ranks) or sorted(ranks) != list(range(world)) or gave_up != set(ranks):
+        return
+    said = [next(iter(waiting.values())) for waiting in alone.values()]
+    listed = "; ".join(f"rank {one[0].rank} in {_called(group, waiting)}"
+        for (group, waiting), one in zip(list(alone.items())[:4], said, strict=False))  # fmt: skip
+    yield Hypothesis(
+        CAUSE,
+        {},
+        f"Every rank waits in a group in which no other does, so they wait for each other: {listed}",
+        tuple(quoted(*one) for one in said[:4]),
+        ("groups_crossed_in_log",),
+        would_change=("a rank that waits nowhere", "flight-recorder dumps in which one of these groups goes on"),
         ranks=frozenset(ranks),
         nodes=frozenset(evidence.job.view(rank).node for rank in ranks),
     )

@@ -21,7 +21,6 @@ SIGNALS = {
 NONE_LEFT = 99.0  # percent; judgement: df rounds up, and what is left may be too small for what is written
 IN_LOG = ("No space left on device", "Errno 28", "Disk quota exceeded", "Errno 122", "Read-only file system",
     "Errno 30", "not enough disk space")  # fmt: skip
-
 ROOM_BYTES = 5 << 30  # judgement: less is soon gone
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.diagnosis.cluster import POD_FAILED
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import node_of, placed, rank_of, when
@@ -29,6 +30,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if all(one[0].kind == "rendezvous" and one[0].name in TRIES for one in network):
         yield from _by_code(evidence)
         yield from _closed_first(evidence)
+        yield from _by_pods(evidence)
     yield from _nameless(evidence)
 
 
@@ -58,6 +60,25 @@ def _closed_first(evidence: Evidence) -> Iterator[Hypothesis]:
     if len(ranks) == 1:
         says = "closed its connections before the other ranks of its node did"
         yield exited(evidence, ranks.pop(), says, (quoted(*one),), ("closed_first",))
+
+
+def _by_pods(evidence: Evidence) -> Iterator[Hypothesis]:
+    """One pod of the job ended with a code of its own; of several nobody knows which was the first."""
+    said = [one for one in evidence.job.said("scheduler_kill") if one[0].name == POD_FAILED]
+    if len({one[0].text.partition(":")[0] for one in said}) != 1 or own_exceptions(evidence):
+        return
+    event, node = said[0][0], said[0][0].peer
+    ended = f"ended by {signal_name(event.code or 0)}" if (event.code or 0) < 0 else f"exited with code {event.code}"
+    yield Hypothesis(
+        EXITED,
+        {"node": node} if node else {},
+        f"{event.text.partition(':')[0].removeprefix('Error ')} {ended}{f' on {node}' if node else ''}",
+        (quoted(*said[0]),),
+        ("pod_failed_alone",),
+        would_change=("the last lines of that pod's log", "another pod that ended before it"),
+        ranks=frozenset(evidence.job.ranks),
+        nodes=frozenset({node}),
+    )
 
 
 def _nameless(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from probes.catalog._flight_recorder_facts import Signature
+from probes.diagnosis.circles import circle
 from probes.diagnosis.comparing import comparable, operation
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.stalls import Stall
@@ -145,6 +146,14 @@ def _by_order(evidence: Evidence) -> Iterator[Hypothesis]:
             odd = few if len(few) < len(many) else []
             yield _crossed(evidence, odd, few + many, says, because, "groups_enqueued_crosswise")
             return
+    heads = {rank: [at for _, at in sorted(places)[:1]] for rank, places in queued.items()}
+    later = {at: [rank for rank in stall.waiting if at not in heads.get(rank, [at])] for at, stall in enumerate(stalls)}
+    ring, crossing = circle(heads, later)  # of more groups than two, no two of which share two ranks
+    if len(crossing) > 1:
+        crossed = [stalls[at] for at in sorted(crossing)]
+        says = "Ranks enqueued groups in orders that make a circle{}: " + "; ".join(one.called for one in crossed[:4])
+        because = tuple(_in(evidence, stall) for stall in crossed[:6])
+        yield _crossed(evidence, [], sorted(ring), says, because, "groups_enqueued_crosswise")
 
 
 def _alone(evidence: Evidence, stall: Stall) -> Iterator[Hypothesis]:

@@ -28,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _listed(evidence, said)
     events = [one for one in said if one[0].name not in (ORDER, PARAMETERS, COUNTS, LISTED)]
     for event, log, seen in events:
-        if event.name.startswith("gloo") and event.rank is not None:
+        if event.name.startswith("gloo"):
             yield from _too_much(evidence, event, quoted(event, log, seen))
     named = Counter(rank for event, _, _ in events for rank in dict.fromkeys(event.about))
     if not named:
@@ -160,7 +160,11 @@ def _too_much(evidence: Evidence, event: LogEvent, reason: Reason) -> Iterator[H
     those of float32 and float64 for one count, the rank with float64 is nearly always the one that slipped.
 
     Source: gloo/allreduce.cc, ring algorithm ("recvRank", "segmentBytes")."""
-    rank = event.rank or 0
+    if event.rank is None:
+        says = "A rank got more data from a peer than it expected: they passed different sizes or types"
+        yield Hypothesis(SHAPE, {}, says, (reason,), ("mismatch_in_log",), ranks=frozenset(evidence.job.ranks))
+        return
+    rank = event.rank
     world = evidence.job.world_size or len(evidence.job.ranks)
     sender = (rank + 1) % world if world > 1 else rank
     expected, received = event.more.get("expected"), event.more.get("received")

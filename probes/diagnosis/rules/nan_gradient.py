@@ -102,7 +102,12 @@ def _stays(evidence: Evidence, one: Said) -> bool:
     if event.count < OFTEN:
         return False
     steps = (step for step, other, _ in evidence.job.said("progress") if other is log and step.rank == event.rank)
-    return all(step.last_place < event.last_place for step in steps)
+    return all(_ended_at(step) < _ended_at(event) for step in steps)
+
+
+def _ended_at(event: LogEvent) -> tuple[int, int]:
+    piece = event.more.get("piece", 0)
+    return event.last_place, piece if isinstance(piece, int) else 0
 
 
 def _hypothesis(views: list[RankView], says: str, some: list[Said], signal: str) -> Hypothesis:

@@ -7,7 +7,7 @@ never ends (NVIDIA/nccl#1777) speak against it; the last is a consequence of wha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
@@ -18,6 +18,7 @@ CRASHES = (-11, -6, -7, -4, -8)  # signals of a process that broke; signal(7)
 ABORTING = ("ncclCommAbort", "ncclCommDestroy", "commReclaim", "ncclCommRevoke")
 ASKS = ("ncclPollProxyResponse", "ncclProxyCallBlocking", "ncclProxyCallAsync")
 TAKES = ("ncclSocketAccept", "socketTryAccept", "socketFinalizeAccept", "ncclSocketProgress", "socketProgressState")
+NO_ROOM = "waits for room in NCCL's own queue, which nobody empties"
 BUSY, ABORT = 80.0, 6  # percent of a CPU, judgement: in its usual wait, poll(), it uses none; SIGABRT
 _IN_LIBRARY = re.compile(r"^(?:nccl|rccl|pnccl)[A-Z]|@lib[nr]ccl\.so|(?:^|::)nccl[A-Z]")
 # socketFinalizeAccept: somebody who speaks another language has connected, such as a scanner.
@@ -87,6 +88,7 @@ def _aborting(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _native(evidence: Evidence) -> Iterator[Hypothesis]:
     """Stacks of native code: a crash in the library, or its own service thread that no longer answers its rank."""
+    told: set[str] = set()
     for seen in evidence.of("rank.native"):
         rank = evidence.places.pids.get((seen.node, seen.facts.pid)) if seen.facts.pid else None
         first = seen.facts.threads[0]
@@ -101,24 +103,65 @@ def _native(evidence: Evidence) -> Iterator[Hypothesis]:
             says = "stands in NCCL's own clean-up"
             yield _of(evidence, rank, seen.node, says, told_so, "abort_does_not_end", against=against)
             continue
+        if waits := _no_room_for_work([(one.tid, one.frames) for one in seen.facts.threads]):
+            yield _of(evidence, rank, seen.node, NO_ROOM, (Reason(waits, seen.ref),), "proxy_queue_stuck")
+            told.add(seen.ref)
+            continue
         asks = [one for one in seen.facts.threads if one.calls(*ASKS)]
         serves = next((one for one in seen.facts.threads if one.calls("ncclProxyService") and one.calls(*TAKES)), None)
         if not asks or serves is None:
             continue
         thread = f"thread {serves.tid} ({serves.name or 'NCCL Service'})"
-        told = [Reason(f"{thread} is in {serves.calls(*TAKES)}, its rank waits in {asks[0].calls(*ASKS)}", seen.ref)]
+        says_so = [Reason(f"{thread} is in {serves.calls(*TAKES)}, its rank waits in {asks[0].calls(*ASKS)}", seen.ref)]
         signals = ["proxy_serves_not"]
         for load in evidence.of("host.load"):
             busy = [one for one in load.facts.processes if one.pid == serves.tid and (one.cpu_percent or 0) >= BUSY]
             if busy and load.node == seen.node:
-                told.append(Reason(f"{thread} uses {busy[0].cpu_percent:.0f} % of a CPU", load.ref))
+                says_so.append(Reason(f"{thread} uses {busy[0].cpu_percent:.0f} % of a CPU", load.ref))
                 signals.append("proxy_spins")
         strange = [one for one in evidence.job.said("nccl_warn") if _STRANGE.search(one[0].text)]
         if strange := [one for one in strange if node_of(evidence, one) in (seen.node, "")]:
-            told += [quoted(*one) for one in strange[:2]]
+            says_so += [quoted(*one) for one in strange[:2]]
             signals.append("stranger_connected")
         says = "waits for NCCL's own service thread, which is stuck in taking a connection"
-        yield _of(evidence, rank, seen.node, says, tuple(told), *signals)
+        yield _of(evidence, rank, seen.node, says, tuple(says_so), *signals)
+    yield from _by_py_spy(evidence, told)
+
+
+def _by_py_spy(evidence: Evidence, told: set[str]) -> Iterator[Hypothesis]:
+    """The same by py-spy --native, which shows native frames among those of Python."""
+    for rank, view in evidence.job.ranks.items():
+        threads = view.stack.threads if view.stack is not None and view.ref("rank.stack") not in told else ()
+        native = [(one.tid or 0, [frame.function for frame in one.frames]) for one in threads]
+        if waits := _no_room_for_work(native):
+            because = (Reason(waits, view.ref("rank.stack")),)
+            yield _of(evidence, rank, view.node, NO_ROOM, because, "proxy_queue_stuck")
+
+
+def _no_room_for_work(threads: Sequence[tuple[int, Sequence[str]]]) -> str:
+    """proxy.cc: who launches takes a free operation of a pool, and yields until there is one. The thread that ends
+    operations sleeps only where none is posted and none is under way: then all should be free. (number, its frames) ->
+    what to say, "" where it is not so. NVIDIA/nccl#2353."""
+
+    def inside(of: str, *within: str) -> int | None:
+        return next(
+            (tid for tid, frames in threads if _calls(frames, of) and any(_calls(frames, w) for w in within)), None
+        )
+
+    puts, sleeps = (
+        inside("ncclLocalOpAppend", "sched_yield"),
+        inside("ncclProxyGetPostedOps", "cond_wait", "futex_wait"),
+    )
+    if puts is None or sleeps is None:
+        return ""
+    return (
+        f"thread {puts} yields in ncclLocalOpAppend until an operation is free, while thread {sleeps}, which ends "
+        "them, sleeps in ncclProxyGetPostedOps: it has none left"
+    )
+
+
+def _calls(frames: Sequence[str], part: str) -> bool:
+    return any(part in frame for frame in frames)
 
 
 def _of(

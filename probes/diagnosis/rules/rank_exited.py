@@ -30,6 +30,7 @@ WORDS_OF_OTHERS = ("onnection closed by peer", "onnection reset by peer", "Timed
     "unhandled cuda error", "client socket", "server socket", "EADDRINUSE", "store->get", "Timeout waiting for key",
     "Socket Timeout", "No route to host", "ddress already in use", "connectFullMesh", "SO_ERROR", "connect timeout [",
     "process group watchdog", "watchdog thread", "marked as ready twice", "ready only once",
+    "store based barrier", "clients joined",
     "NCCL Error", "ncclUnhandled", "ncclInvalid", "c10d::", "init_process_group")  # fmt: skip
 
 ENDS = ("torchrun_failure", "fatal_signal", "scheduler_kill")  # what others tell of a rank's end

@@ -23,9 +23,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 owners = {one for (_, pid), one in pids.items() if pid == event.pid}
                 rank = owners.pop() if len(owners) == 1 else None
             view = evidence.job.view(rank) if rank is not None else None
-            if (view is None and not event.process.startswith(TRAINS)) or times.old(
-                seen.node, event.last_at, event.last
-            ):
+            if view is None and not event.process.startswith(TRAINS):
+                continue
+            if times.old(seen.node, event.last_at, event.last):
+                continue
+            if view is None and times.long_ago(seen.node, event.last_at, event.last):
                 continue
             ours = event.library.startswith(OF_NCCL)
             subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}

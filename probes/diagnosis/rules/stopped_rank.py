@@ -16,6 +16,8 @@ MOST = 8  # stopped ranks that are told one by one; more have one reason
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     stopped = [view for view in evidence.job.ranks.values() if view.stopped]
+    yield from _by_py_spy(evidence)
+    yield from _nameless(evidence, stopped)
     if len(stopped) > MOST:
         yield _many(stopped)
         return
@@ -41,6 +43,49 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ),
             (signal,),
             would_change=("the rank in another state at a second look",),
+            ranks=frozenset({view.rank}),
+            nodes=frozenset({view.node}),
+        )
+
+
+def _nameless(evidence: Evidence, known: list[RankView]) -> Iterator[Hypothesis]:
+    """Processes of which a table tells the state, and nothing tells which rank they are."""
+    pids = {view.pid for view in known} | {stack.pid for view in known if (stack := view.stack)}
+    for seen in evidence.of("process.stopped"):
+        for one in seen.facts.processes[:MOST]:
+            rank = evidence.places.pids.get((seen.node, one.pid))
+            view = evidence.job.view(rank) if rank is not None else None
+            if one.pid in pids or (view is not None and view.stopped):
+                continue
+            node: dict[str, str | int] = {"node": seen.node} if seen.node else {}
+            word, signal = WORDS[one.state]
+            who = view.headline if view is not None else f"Process {one.pid} on {seen.node or 'a node'}"
+            yield Hypothesis(
+                "fw.rank_stopped",
+                {**(view.subject if view is not None else node), "pid": one.pid},
+                f"{who} is {word}: as a rank it enters no collective until it is continued",
+                (Reason(f"process {one.pid} {one.what} is in state {one.state}", seen.ref),),
+                (signal if view is not None else "stopped_nameless",),
+                would_change=("which rank it is", "the process in another state at a second look"),
+                ranks=frozenset({rank} if rank is not None else evidence.job.ranks),
+                nodes=frozenset({seen.node}),
+            )
+
+
+def _by_py_spy(evidence: Evidence) -> Iterator[Hypothesis]:
+    """py-spy stops a process to look at it. Where that process was stopped before, it is told of another stop than its
+    own, and gives up: `unexpected waitpid result PtraceEvent(Pid(1165), SIGSTOP, 128)`."""
+    for view in evidence.job.ranks.values():
+        stack = view.stack
+        if view.stopped or stack is None or stack.threads or "waitpid" not in stack.why or "SIGSTOP" not in stack.why:
+            continue
+        yield Hypothesis(
+            "fw.rank_stopped",
+            view.subject,
+            f"{view.headline} could not be looked at by py-spy: it seems to be stopped already",
+            (Reason(stack.why[:200], view.ref("rank.stack")),),
+            ("py_spy_met_a_stop",),
+            would_change=("its state in /proc or ps: T where it is stopped", "py-spy dump --nonblocking"),
             ranks=frozenset({view.rank}),
             nodes=frozenset({view.node}),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_events import QUIET
+from probes.catalog._log_events import QUIET, RankLog
 from probes.catalog._log_python import NAN_CHECK
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
@@ -23,6 +23,7 @@ CHECKS = (
     (NAN_CHECK, NAN, "nan_at_collective", "NaN was found in what a collective was given"),
     ("unwaited collective calls", AWAITED, "unwaited_at_exit", "collectives were never waited for when it ended"),
 )
+ASSERT = "device-side assert"
 MOST = 4
 
 
@@ -61,12 +62,19 @@ def _failed(evidence: Evidence) -> bool:
     return any(event.kind not in harmless for event, _, _ in evidence.job.events)
 
 
+def _stopped_by(evidence: Evidence, log: RankLog) -> int | None:
+    """What the device prints bears no mark. The one rank of the log that then met an assert of the device wrote it."""
+    met = [event.rank for event, other, _ in evidence.job.said("cuda_error") if other is log and ASSERT in event.text]
+    return met[0] if len(set(met)) == 1 else None
+
+
 def _lines(evidence: Evidence) -> Iterator[tuple[str, int | None, Reason]]:
     """Errors, and the last lines of each log, with the rank that wrote them."""
     for event, log, seen in evidence.job.said(
         "traceback", "cuda_error", "fatal_signal", "ddp_unused", "nan", "unwaited", "stream_race"
     ):
-        yield f"{event.name}: {event.text}", event.rank, quoted(event, log, seen)
+        rank = event.rank if event.rank is not None else _stopped_by(evidence, log) if event.kind == "nan" else None
+        yield f"{event.name}: {event.text}", rank, quoted(event, log, seen)
     for seen in evidence.of("rank.log"):
         for log in seen.facts.logs:
             for line in log.tail:

@@ -90,7 +90,8 @@ def _object(found: Gathered, one: dict[str, Any], deep: int) -> None:
             ended = _at(container, state, "terminated")
             if isinstance(ended, dict) and ended.get("reason"):
                 at = moment(_word(ended.get("finishedAt")))
-                found.event("pod", name, _word(ended["reason"]), _word(ended.get("message")), node, at, space)
+                code = f"exit code {ended.get('exitCode')}" if ended["reason"] == "Error" else ""
+                found.event("pod", name, _word(ended["reason"]), code or _word(ended.get("message")), node, at, space)
 
 
 def _list(one: dict[str, Any], key: str) -> list[dict[str, Any]]:

@@ -167,6 +167,8 @@ def _field(found: Gathered, of: _Described, one: re.Match[str]) -> None:
             of.ended = value
         elif value in ENDED:
             of.told = value
+    elif key == "Exit Code" and of.ended == "Error":
+        of.ended = f"Error {value}"
     elif key == "Finished" and of.ended:
         _ended(found, of, moment(value))
     elif key == "Message" and deep == 0:
@@ -177,7 +179,8 @@ def _field(found: Gathered, of: _Described, one: re.Match[str]) -> None:
 def _ended(found: Gathered, of: _Described, at: float | None = None) -> None:
     """How a container ended, once it is known when."""
     if of.ended:
-        found.event("pod", of.name, of.ended, "", of.node, at, of.space)
+        reason, _, code = of.ended.partition(" ")
+        found.event("pod", of.name, reason, f"exit code {code}" if code else "", of.node, at, of.space)
     of.ended = ""
 
 

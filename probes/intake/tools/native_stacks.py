@@ -29,8 +29,11 @@ _FRAME = re.compile(
 _OBJECT = re.compile(r"(?:from |\()(/?[\w./+-]{0,200}?([\w+-]{1,60}\.so)[\w.]{0,20})")
 _ENDED = re.compile(r"Program (?:terminated with|received) signal (SIG[A-Z]{2,6})|^\s{0,20}Signal: (\d{1,2}) \(", re.M)
 _PID = re.compile(
-    r"^\s{0,20}PID: (\d{1,10})|^PID (\d{1,10}) - |Attaching to (?:process |.{0,80}, process )(\d{1,10})", re.M
+    r"^\s{0,20}PID: (\d{1,10})|^PID (\d{1,10}) - |Attaching to (?:process |.{0,80}, process )(\d{1,10})"
+    r"|\b(?:gdb|pstack|gstack|eu-stack)\b[^\n]{0,80}? (?:-p ?|--pid[= ])?(\d{2,10})\b",
+    re.M,
 )
+_MAIN = re.compile(r"^Thread 1 \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (\d{1,10})\b", re.M)  # gdb's first is the process
 SIGNALS = {"SIGSEGV": 11, "SIGABRT": 6, "SIGBUS": 7, "SIGILL": 4, "SIGFPE": 8, "SIGTRAP": 5}
 MOST_THREADS, MOST_FRAMES = 4096, 64
 
@@ -86,6 +89,8 @@ def read(text: str) -> NativeStacks:
         raise refuse("threads and their frames as gdb prints them", text)
     pid, ended = _PID.search(text[:65_536]), _ENDED.search(text[:262_144])
     number = next((int(part) for part in (pid.groups() if pid else ()) if part), 0)
+    if not number and (main := _MAIN.search(text[:1_048_576])):
+        number = int(main[1])
     signal = 0 if ended is None else int(ended[2]) if ended[2] else SIGNALS.get(ended[1], 0)
     return NativeStacks(threads, number, signal)
 
