@@ -191,4 +191,4 @@ def test_a_connection_over_loopback_that_is_reset_blames_no_interface(tmp_path: 
         "Connection reset by peer. This is typically caused by a remote worker hanging or bugs\n"
     )
     files = {f"n{node}/rank{node}.log": reset for node in (1, 2, 3)}
-    assert told(tmp_path, files)[0] != "net.wrong_interface"
+    assert told(tmp_path, files).cause != "net.wrong_interface"
