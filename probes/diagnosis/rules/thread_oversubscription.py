@@ -82,7 +82,9 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     # asks for far more threads than that by itself.
     each = max((one.threads or 0 for one in mine), default=0)
     own = max(asked, default=0) >= 2 * cpus or (cpus >= SLICE and each > 4 * cpus)
-    if (not many and not unset) or (held and not own):
+    # Threads that fill few of the CPUs crowd nobody: whoever does is not seen here, as from within a container.
+    elsewhere = 0 < used < 50 * cpus
+    if (not many and not unset) or (held and not own) or elsewhere:
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]
     if unset:
