@@ -48,9 +48,12 @@ def _stopped(text: str) -> Iterator[Stopped]:
             yield Stopped(int(told[1]), told[2], "")
             continue
         row = _ROW.match(line)
-        state = _STATE.search(f" {row[2]} ") if row else None
         what = _TRAINS.search(row[2]) if row else None
-        if row and state and what and not _LOOKS.search(row[2]):
+        if row is None or what is None or _LOOKS.search(row[2]):
+            continue
+        # The state stands before the program, whose arguments may be any letter, or behind a bare name.
+        state = _STATE.search(f" {row[2][: what.start()]} ") or _STATE.fullmatch(f" {row[2][what.end() :].strip()} ", 1)
+        if state:
             yield Stopped(int(row[1]), state[1], clean(what[1])[:40])
 
 
