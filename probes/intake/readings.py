@@ -111,6 +111,9 @@ class _Extracts:
         if there is not None and table:
             there.again, there.again_in = one.state, one.wchan
             return True
+        if there is not None and not (one.state or one.wchan or one.status or one.kernel or one.others):
+            there.extract.variables.update(one.variables)  # its environment, which is no look at it
+            return True
         if there is not None:  # of two moments, by the order of names
             there.again, there.again_in = there.extract.state, there.extract.wchan
             there.ref, there.inside, there.extract = ref, inside, one
