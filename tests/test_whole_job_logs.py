@@ -213,3 +213,18 @@ def test_the_progress_of_composer_is_read_and_its_nan_loss(tmp_path: Path) -> No
     steps = [one for one in read_log(log)[0] if one.kind == "progress"]
     assert steps[-1].seq == 11
     assert judged(tmp_path, {"train.log": log}).cause == "fw.nan_gradient"
+
+
+def test_of_two_ranks_the_one_for_which_the_other_waits_is_slow(tmp_path: Path) -> None:
+    def logs(first_waits: float, second_waits: float) -> dict[str, str]:
+        times = ((1.02, first_waits), (2.88, second_waits))
+        return {
+            f"rank{rank}.log": "".join(
+                f"[rank{rank}] step {at} fwd_bwd {own}s allreduce {wait}s total {own + wait:.2f}s\n" for at in range(9)
+            )
+            for rank, (own, wait) in enumerate(times)
+        }
+
+    said = judged(tmp_path / "a", logs(1.91, 0.05))
+    assert (said.cause, said.subject.get("rank")) == ("fw.rank_straggler", 1)
+    assert judged(tmp_path / "b", logs(0.05, 0.05)).cause in ("unknown", "none"), "nobody waits for it"

@@ -78,6 +78,16 @@ SHAPES = (
     shape("scheduler_kill", "TERM_SWAP", r"\bTERM_SWAP(?:LIMIT)?\b", name=KILLED),
     # Ray: JobInfo of a job that was stopped (dashboard/modules/job/common.py)
     shape("scheduler_kill", "ntentionally stopped", r"Job was intentionally stopped", name="CANCELLED"),
+    # Slurm's mail, HTCondor's log of a job (condor_rm, eviction), Grid Engine's qacct
+    shape(
+        "scheduler_kill",
+        "Job_id=",
+        r"Slurm .{0,20}Job_id=(?P<step>\S{1,40}) .{0,400}, "
+        r"(?P<name>TIMEOUT|CANCELLED|PREEMPTED|NODE_FAIL|OUT_OF_MEMORY)\b",
+    ),
+    shape("scheduler_kill", "condor_rm", r"\bvia condor_rm\b", name="CANCELLED"),
+    shape("scheduler_kill", "Job was evicted", r"^004 \(.{1,60} Job was evicted", name="PREEMPTED"),
+    shape("scheduler_kill", "deleted_by", r"^deleted_by {1,20}(?!NONE\b)\w", name="CANCELLED"),
     # Kubernetes' jobs and Kubeflow's: activeDeadlineSeconds
     shape("scheduler_kill", "active longer than specified deadline", name="TIME LIMIT"),
     # Flux (flux-job(1)): the exception that ended it
