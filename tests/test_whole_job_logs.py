@@ -228,3 +228,30 @@ def test_of_two_ranks_the_one_for_which_the_other_waits_is_slow(tmp_path: Path) 
     said = judged(tmp_path / "a", logs(1.91, 0.05))
     assert (said.cause, said.subject.get("rank")) == ("fw.rank_straggler", 1)
     assert judged(tmp_path / "b", logs(0.05, 0.05)).cause in ("unknown", "none"), "nobody waits for it"
+
+
+def test_a_stack_without_a_rank_is_that_of_the_one_rank_that_is_late_where_all_others_are_told(tmp_path: Path) -> None:
+    saves = spied(811, "_save (torch/serialization.py:1230)", "save_state (ckpt.py:31)", "<module> (train.py:120)")
+    paste = f"[kai@gn1 ~]$ sudo py-spy dump --pid 811\n{saves}"
+    paste += "[kai@gn1 ~]$ sudo py-spy dump --pid 812  # rank 1\n" + spied(812, *WAITS, state="idle")
+    paste += "[kai@gn1 ~]$ tail -3 train.log\n[rank0]: step 500 loss 2.0\n" + timed_out((1, 2, 3))
+    said = judged(tmp_path, {"paste.txt": paste})
+    assert (said.cause, said.subject.get("rank")) == ("fw.checkpoint_stall", 0)
+
+
+def test_a_traceback_whose_head_was_cut_off_is_read_where_it_is_the_first_that_its_rank_wrote() -> None:
+    cut = (
+        '...\n[rank3]:   File "/w/ds.py", line 31, in item\n[rank3]:     x = load(p)\n[rank3]: ValueError: of size 12\n'
+    )
+    (raised,) = read_log(cut)[0]
+    assert (raised.kind, raised.name, raised.rank, raised.where) == ("traceback", "ValueError", 3, "/w/ds.py:31")
+    later = f"[rank3]: compiling, traced at\n{cut}"
+    assert [one.kind for one in read_log(later)[0] if one.kind == "traceback"] == []
+
+
+def test_a_loop_over_states_of_processes_names_the_one_that_is_stopped(tmp_path: Path) -> None:
+    loop = 'root@gn5:~# for p in $(pgrep -f train.py); do echo -n "$p "; grep State /proc/$p/status; done\n'
+    rows = "7001 State:\tS (sleeping)\n7002 State:\t{}\n7003 State:\tS (sleeping)\n"
+    said = judged(tmp_path / "bad", {"paste.txt": loop + rows.format("T (stopped)")})
+    assert (said.cause, said.subject.get("pid")) == ("fw.rank_stopped", 7002)
+    assert judged(tmp_path / "good", {"paste.txt": loop + rows.format("R (running)")}).cause in ("unknown", "none")

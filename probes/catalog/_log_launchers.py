@@ -100,6 +100,7 @@ SHAPES = (
     shape("agent_signal", "death signal", r"Received (?:Signals\.)?(?P<name>SIG\w{2,8}|\d{1,2}) death signal"),
     # Megatron-LM with --exit-signal-handler, which then saves and ends
     shape("agent_signal", "exiting program after receiving", r"exiting program after receiving (?P<name>SIG\w{2,8})"),
+    shape("agent_signal", "Detected KeyboardInterrupt", name="SIGINT"),  # Lightning
     shape("agent_signal", "got signal", r"SignalException: Process (?P<pid>\d{1,9}) got signal: (?P<name>\d{1,2})"),
     shape(
         "ranks_restarted",

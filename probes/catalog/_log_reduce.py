@@ -64,8 +64,10 @@ WORDS = (
         "DistributedOperationException", "All shapes ", "terminated with",
         "retry count exceeded", "connect() to ", "nable to find address", "ailed to create ", "some locked memory",
         "crashed with exit code", "Worker exit type", "librccl", " nccl", "exiting program after",
+        "Detected KeyboardInterrupt",
         "active longer than specified", "type=cancel", "type=timeout", "equeing job", "equeuing job", "equeued S",
-        "this job is ", "Job_id=", "condor_rm", "Job was evicted", "deleted_by", "ancel", "by user", "by the user",
+        "this job is ", "Job_id=", "condor_rm", "Job was evicted", "deleted_by",
+        "ancel", "by user", "by the user",
         "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (

@@ -234,6 +234,7 @@ LINES_OF_LAUNCHERS: Told = [
         "torchrun_failure",
         {"more.host": "10.0.3.9", "more.pid": 991},
     ),
+    ("Detected KeyboardInterrupt, attempting graceful shutdown ...", "agent_signal", {"name": "SIGINT"}),
     ("exiting program after receiving SIGTERM.", "agent_signal", {"name": "SIGTERM"}),
     ("PyTorchJob a was active longer than specified deadline", "scheduler_kill", {"name": "TIME LIMIT"}),
     ("2025-06-03T10:11:12.331Z job.exception type=cancel severity=0", "scheduler_kill", {"name": "CANCELLED"}),

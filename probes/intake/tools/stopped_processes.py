@@ -29,7 +29,9 @@ _TRAINS = re.compile(r"(?<![\w-])(python[\d.]{0,6}|pt_main_thread|torchrun|deeps
 # Who only looks at a program: an editor that somebody left with Ctrl-Z is stopped too.
 _LOOKS = re.compile(r"(?<![\w-])(?:grep|vim?|nvim|view|less|more|nano|emacs|man|tail|watch|sudo -e|diff|git)(?=\s)")
 # docker ps, podman ps and nerdctl ps: CONTAINER ID ... STATUS PORTS NAMES; the name stands last
-_BARE = re.compile(r"State:\s{1,8}([Tt]) \((?:stopped|tracing stop)\)\s{0,4}$")
+_BARE = re.compile(
+    r"(?:(?:pid[ =:]{1,3})?(\d{2,10})[: \t]{1,4})?State:\s{1,8}([Tt]) \((?:stopped|tracing stop)\)\s{0,4}$"
+)
 # jobs -l of bash and zsh, also in German, French, Spanish and Chinese
 _JOB = re.compile(
     r"\[\d{1,4}\]\s{0,2}[+-]?\s{1,4}(\d{2,8}) (?i:stopped|suspended|angehalten|arr[êe]t\w{0,2}|stoppé|detenido|已停止)"
@@ -69,7 +71,7 @@ def _stopped(text: str) -> Iterator[Stopped]:
             yield Stopped(int(job[1]), "T", clean(job[2])[:40])
             continue
         if told := _BARE.match(line):
-            yield Stopped(0, told[1], "")
+            yield Stopped(int(told[1] or 0), told[2], "")
             continue
         row = _ROW.match(line)
         state = _STATE.search(f" {row[2]} ") if row else None
