@@ -84,7 +84,7 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     each = max((one.threads or 0 for one in mine), default=0)
     own = max(asked, default=0) >= 2 * cpus or (cpus >= SLICE and each > 4 * cpus)
     # Threads that fill few of the CPUs crowd nobody: whoever does is not seen here, as from within a container.
-    elsewhere = 0 < used < FILLS * cpus
+    elsewhere = 0 < used < FILLS * cpus and max(asked, default=0) < cpus
     if (not many and not unset) or (held and not own) or elsewhere:
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]
