@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from probes.core import lines_of
 from probes.intake import bare_heads, bug_report, by_rank
 from probes.intake.commands import Asked, asked, looped
-from probes.intake.hosts import alike, may_be_lone
+from probes.intake.hosts import NUMBERED, alike, may_be_lone
 from probes.intake.keyed import keyed
 from probes.intake.names import is_host
 from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in, only_name
@@ -51,8 +51,9 @@ _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z
 _PROMPT = re.compile(
     r"(?!\((?:cuda-)?gdb\))(?:\([\w./-]{1,40}\) )?"
     r"(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
-    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80} ?| (?:[~/]\S{0,80} )?|(?=[#$])))?"  # gn-1:~ #, gn-1 ~ #
-    r"[#$] {0,2}(\S[^\n]{0,1900})$"
+    r"|\[?([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})\]?"
+    r"(?::[^\s#$]{0,80} ?| (?:[~/]\S{0,80} )?|(?=[#$>])))?"  # gn-1:~ #, gn-1 ~ #, [gn-1] $, gn-1>
+    r"(?:[#$]|(?<=[\w\]])>) {0,2}(\S[^\n]{0,1900})$"
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
 _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
@@ -157,6 +158,7 @@ def _may_head(line: str) -> bool:
         or " | " in line[:80]
         or "$ " in line[:120]
         or "# " in line[:120]
+        or "> " in line[:66]
     )
 
 
@@ -169,7 +171,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
     while at < len(lines):
         found = _heading(lines, at, known, frames) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
         if found is None and count < MOST_PARTS and (name := bare_heads.name_of(lines[at], known)):
-            found = 1, (name,), ""
+            found = 1 + (at + 1 < len(lines) and bare_heads.rule(lines[at + 1])), (name,), ""
         turn = _turn(lines[at], loop) if loop and count < MOST_PARTS and not (found and found[2]) else ""
         if found is None and not turn:
             body.append(lines[at])
@@ -278,8 +280,8 @@ def _typed_on(host: str, sure: bool) -> bool:
     """Whether the host of a prompt is a node that tells of itself: no laptop, no login node and no container's id."""
     if not host or is_node(host):
         return bool(host)
-    plain = any(c.isdigit() for c in host) and not re.fullmatch(r"[0-9a-f]{12}|\d.*", host)
-    return plain and not re.match(r"login|bastion|jump|head|mgmt|admin|laptop|localhost|ws\d|mac", host, re.I)
+    plain = NUMBERED.search(host) and not re.fullmatch(r"[0-9a-f]{12}|\d.*", host)
+    return bool(plain) and not re.match(r"login|bastion|jump|head|mgmt|admin|laptop|localhost|ws\d|mac", host, re.I)
 
 
 def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
