@@ -19,7 +19,7 @@ _RENAMED = re.compile(r"sosreport[-_]([A-Za-z][\w.-]{0,62}?)(?:[-_.](?:\d{4,12}|
 _UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
 # What else stands in a name beside a node's: tools, forms, and what they are of.
 NOT_NODE = re.compile(
-    r"dmesg|kern(?:el)?|kmsg|console|serial|sol|nvsmi|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
+    r"dmesg|kern(?:el)?|kmsg|console|serial|sol|nvsmi|syslog|messages|journal(?:ctl)?|nvidia|(?:nvidia|amd|rocm)?smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
     r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|csv|tsv|xml|ps|aux|top"
     r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
     r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
@@ -62,7 +62,7 @@ def told_by(name: str, text: str) -> str:
         return ""
     if found := _UNAME.match(said):
         said = found[1]
-    elif not _SAYS_HOST.fullmatch(stem(name)):
+    elif not any(_SAYS_HOST.fullmatch(part) for part in (stem(name), *re.split(r"[._ ]", stem(name)))):
         return ""
     return said.partition(".")[0] if len(said) < 64 and is_host(said) and said.partition(".")[0] != "localhost" else ""
 

@@ -26,7 +26,7 @@ from probes.core import lines_of
 from probes.intake import bare_heads, bug_report, by_rank
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.hosts import NUMBERED, alike, may_be_lone
-from probes.intake.keyed import keyed
+from probes.intake.keyed import in_record, keyed
 from probes.intake.names import is_host
 from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in, only_name
 from probes.intake.programs import is_command
@@ -253,7 +253,7 @@ def _heading(
     marked = _MARKED.match(line) or _OPEN.match(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
-    if node := keyed(line):
+    if (node := keyed(line)) and not in_record(lines, at):
         return 1, (node,), f"{line.strip()} "  # the blank: it is no command of one word
     if look := watched(line):
         return 1, (look.node,) if _typed_on(look.node, True) else (), look.command
