@@ -43,3 +43,29 @@ def test_the_frame_of_a_table_is_no_rule_below_a_name() -> None:
     table = "+-----------------------+\n| NVIDIA-SMI 550.54.15  |\n+-----------------------+\n"
     parts = parts_of(f"n031\n{table}n032\n{table}")
     assert [part.text.strip() for part in parts] == [table.strip()] * 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "node"),
+    [
+        ("[root@oak ~]# dmesg -T", "oak"),
+        ("root@oak:/var/log# cat kern.log", "oak"),
+        ("me@oak:~$ nvidia-smi -L", "oak"),
+        ("me@oak:~$ cat notes.txt", ""),
+        ("root@login:~# nvidia-smi -L", ""),
+        ("root@3f2a9c81d0e4:/workspace# nvidia-smi -L", ""),
+    ],
+)
+def test_a_host_without_a_number_is_a_node_to_its_root_and_to_what_reads_its_gpus(prompt: str, node: str) -> None:
+    parts = parts_of(f"{prompt}\nGPU 0: NVIDIA H100 80GB HBM3\n{prompt}\nGPU 0: NVIDIA H100 80GB HBM3\n")
+    assert {name for part in parts for name in part.nodes} == ({node} if node else set())
+
+
+def test_rows_that_uniq_counted_are_as_many_as_it_counted() -> None:
+    command = "nvidia-smi --query-gpu=ecc.mode.current --format=csv,noheader | sort | uniq -c"
+    (part,) = parts_of(f"[root@n031 ~]# {command}\n      3 Enabled\n      1 Disabled\n")
+    assert part.text == "ecc.mode.current\nEnabled\nEnabled\nEnabled\nDisabled\n\n"
+
+
+def test_a_row_of_an_alert_is_no_heading() -> None:
+    assert parts_of("Problem name: a disk is full\nHost: n031\nSeverity: High\n") == []

@@ -43,6 +43,7 @@ _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100
 _OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word only: == gpu-017
     r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1)?$))([^\n]{1,100}?)(?: \1\1)?$"
 )
+_TALLY = re.compile(r"\s{0,12}(\d{1,6}) (?=\S)")  # of uniq -c
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
 _ANSIBLE = re.compile(
     r"([A-Za-z][\w.-]{0,62}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)!? (?:\| rc=-?\d{1,3} )?(?:>>|=>)"
@@ -57,6 +58,10 @@ _PROMPT = re.compile(
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
 _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
+_OWN_PARTS = re.compile(  # what a machine with GPUs and adapters tells of itself
+    r"(?:sudo |timeout \S{1,8} ){0,2}(?:\S{0,40}/)?(?:nvidia-smi|rocm-smi|amd-smi|dcgmi|gpustat|nvtop"
+    r"|ibstat|ibstatus|ibv_devinfo|mlxlink|show_gids|mlnx_qos|dmesg|py-spy)\b"
+)
 _FAN_OUT = re.compile(r"(?:pdsh|clush|dsh|pssh|xdsh) {1,4}-[^\n]{1,1000}\n")
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
@@ -223,17 +228,28 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: 
     for."""
     rows = [line for line in body if line.strip()][:400] if now.many else []
     names = names_in(rows, 0.8) or only_name(rows)
-    text = "\n".join(bare_heads.undented(body)) + "\n"
+    tallied = bool(now.columns) and "uniq -c" in now.command
+    text = "\n".join(_untallied(body) if tallied else bare_heads.undented(body)) + "\n"
     parts = (
         [Part((name,), "", mine) for name, mine in by_name(text, names).items()] if names else [Part(nodes, "", text)]
     )
     for part in parts:
         first = part.text.lstrip()[:1]
-        head = f"{now.columns}\n" if now.columns and (first.isdecimal() or first in "NGP[") else ""
+        head = f"{now.columns}\n" if now.columns and (tallied or first.isdecimal() or first in "NGP[") else ""
         columns = heading(now.command)
         if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
             head = f"{columns}\n"
         yield Part(part.nodes, label, head + part.text, when)
+
+
+def _untallied(body: list[str]) -> list[str]:
+    """Each row as often as uniq -c counted it, 16 times at most, which is a node's GPUs."""
+    found = [(line, _TALLY.match(line)) for line in body]
+    return [
+        row
+        for line, one in found
+        for row in [line[one.end() :] if one else line] * (min(int(one[1]), 16) if one else 1)
+    ]
 
 
 def _heading(
@@ -256,11 +272,11 @@ def _heading(
     if (node := keyed(line)) and not in_record(lines, at):
         return 1, (node,), f"{line.strip()} "  # the blank: it is no command of one word
     if look := watched(line):
-        return 1, (look.node,) if _typed_on(look.node, True) else (), look.command
+        return 1, (look.node,) if _typed_on(look.node, False) else (), look.command
     if prompt := _PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
         if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
-            return 1, (host,) if _typed_on(host, bool(prompt[1])) else (), prompt[3]
+            return 1, (host,) if _typed_on(host, _at_home(line, prompt[3])) else (), prompt[3]
         return None
     if not marked:
         return None
@@ -276,12 +292,20 @@ def _alone(word: str) -> tuple[str, ...]:
     return (word,) if is_host(word) and may_be_lone(word.partition(".")[0]) else ()
 
 
-def _typed_on(host: str, sure: bool) -> bool:
-    """Whether the host of a prompt is a node that tells of itself: no laptop, no login node and no container's id."""
+def _typed_on(host: str, at_home: bool) -> bool:
+    """Whether the host of a prompt is a node that tells of itself: no laptop, no login node and no container's id. A
+    name without a number is one to whoever is root there, and where a tool of GPUs or adapters answers: `at_home`."""
     if not host or is_node(host):
         return bool(host)
-    plain = NUMBERED.search(host) and not re.fullmatch(r"[0-9a-f]{12}|\d.*", host)
+    plain = (at_home or NUMBERED.search(host)) and not re.fullmatch(r"[0-9a-f]{12}|\d.*", host)
     return bool(plain) and not re.match(r"login|bastion|jump|head|mgmt|admin|laptop|localhost|ws\d|mac", host, re.I)
+
+
+def _at_home(line: str, command: str) -> bool:
+    """Whether somebody is root at this prompt, or asks for the machine's own parts."""
+    before = line[: len(line) - len(command)].rstrip()
+    root = re.match(r"\[?root@", before) is not None or (":" in before and before.endswith("#"))
+    return root or _OWN_PARTS.match(command) is not None
 
 
 def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
