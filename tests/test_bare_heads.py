@@ -28,6 +28,11 @@ def test_names_without_a_number_need_a_frame_and_the_same_columns_below() -> Non
     assert [part.nodes for part in parts] == [("oak",), ("ash",)]
 
 
+def test_closed_frames_need_lines_of_one_shape_below_only() -> None:
+    parts = parts_of("--- oak ---\nhca_id: mlx5_2\n--- ash ---\nhca_id: mlx5_0\n")
+    assert [part.nodes for part in parts] == [("oak",), ("ash",)]
+
+
 @pytest.mark.parametrize("pair", [("before", "after"), ("Volatile", "Aggregate"), ("good", "bad"), ("rank0", "rank1")])
 def test_looks_and_sections_of_one_machine_are_no_nodes(pair: tuple[str, str]) -> None:
     body = "        DRAM Correctable              : 0\n        DRAM Uncorrectable            : 0\n"

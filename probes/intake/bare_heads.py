@@ -63,7 +63,7 @@ def names_in(lines: Sequence[str]) -> set[str]:
     heads = [(at, found) for at, line in enumerate(lines) if (found := _found(line))][:MOST]
     at_all = {at for at, _ in heads}
     below: dict[str, str] = {}
-    marked, sure, framed = set[str](), set[str](), set[str]()
+    marked, sure, framed, closed = set[str](), set[str](), set[str](), set[str]()
     for at, found in heads:
         name, short = found["name"], found["name"].partition(".")[0]
         next_at = next((one for one in range(at + 1, min(at + 3, len(lines))) if not rule(lines[one])), len(lines))
@@ -71,15 +71,18 @@ def names_in(lines: Sequence[str]) -> set[str]:
             continue  # a list of names
         below.setdefault(name, lines[next_at].rstrip() if next_at < len(lines) else "")
         drawn = next_at == at + 2
-        if len(found["mark"].strip()) > 1 and found["end"].strip()[-1:] != ":":
+        mark, end = found["mark"].strip(), found["end"].strip()
+        if len(mark) > 1 and end[-1:] != ":":
             framed.add(name)
+        if len(mark) > 1 and mark == end:
+            closed.add(name)
         if is_address(name):
             (marked if _marked(found) or drawn or found["said"] else set[str]()).add(name)
         elif may_be_lone(short) and (_marked(found) or drawn):
             marked.add(name)
             if found["said"] or looks_like_a_node(short):
                 sure.add(name)
-    same = _begun_alike(below, framed)
+    same = _begun_alike(below, framed, closed)
     return (alike(marked) & marked) | sure | {one for one in marked if is_address(one)} | same
 
 
@@ -88,9 +91,9 @@ def _name(line: str) -> str:
     return found["name"].partition(".")[0] if found else ""
 
 
-def _begun_alike(below: dict[str, str], framed: set[str]) -> set[str]:
+def _begun_alike(below: dict[str, str], framed: set[str], closed: set[str]) -> set[str]:
     """Names above the same, whatever marks they have: alike ones above lines of one shape, or any two with a frame
-    above the same long line, as the columns of a table are."""
+    above the same long line, as the columns of a table are, or with a closed one above lines of one shape."""
     shapes: dict[str, set[str]] = {}
     for name, line in below.items():
         short = name.partition(".")[0]
@@ -103,14 +106,11 @@ def _begun_alike(below: dict[str, str], framed: set[str]) -> set[str]:
         found |= (alike(names) & names if len(shape) > 8 else set()) | (one_net if len(one_net) > 1 else set())
     columns: dict[str, set[str]] = {}
     for name, line in below.items():
-        if (
-            len(line) >= LONG
-            and not line[:1].isspace()
-            and name in framed
-            and is_host(name)
-            and not begins_as_other(name)
-            and not _is_word(name)
-        ):
+        if line[:1].isspace() or not is_host(name) or begins_as_other(name) or _is_word(name):
+            continue
+        if name in closed and len(line) > 8:
+            columns.setdefault(re.sub(r"\d+", "#", line), set()).add(name)
+        elif name in framed and len(line) >= LONG:
             columns.setdefault(line, set()).add(name)
     return found | {name for names in columns.values() if len(names) > 1 for name in names}
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 
 from probes.core import ParseError, Severity, lines_of
+from probes.intake.hosts import may_be_lone
 from probes.intake.names import is_host
 from probes.intake.tools import Tool, slurm_nodes
 from probes.intake.tools._told_of import keyed, node_in
@@ -55,10 +56,23 @@ _CONDITIONS: tuple[tuple[str, str, Severity, str], ...] = (
     (r"nvidia-smi[^\n]{0,30}(?:hang|hung|timed? ?out|not respon|no respon)|gsp[^\n]{0,20}(?:time ?out|hang|hung|rpc)"
      r"|driver[^\n]{0,20}(?:hang|hung|not respon)", "gpu.driver_no_answer", "bad", "does not answer"),
 )  # fmt: skip
-CONDITIONS = tuple((re.compile(words, re.I), code, how, says) for words, code, how, says in _CONDITIONS)
+_COUNTED = (
+    r"expected (?P<all>\d{1,2}) GPUs?[, ]{1,3}(?:but )?(?:only )?(?:found|got|see\w{0,2}|has) (?P<there>\d{1,2})"
+    r"|(?:found|got|see\w{0,2}|count(?: is|:| mismatch:?)?) (?P<there2>\d{1,2})(?: GPUs?)?[, (]{1,3}(?:but )?"
+    r"expect\w{0,3}:? (?P<all2>\d{1,2})"
+    r"|(?P<there3>\d{1,2}) ?(?:/|of|out of) ?(?P<all3>\d{1,2}) GPUs"
+)
+CONDITIONS = tuple(
+    (re.compile(words, re.I), code, how, says)
+    for words, code, how, says in (
+        *_CONDITIONS,
+        (_COUNTED, "gpu.not_visible", "bad", "is missing from those that were counted"),
+    )
+)
 _GPU = re.compile(
     r"(?<![A-Za-z])GPU[ _:=#-]{0,3}\"?(\d{1,2})(?!\d|[a-f:]\w)|nvidia\.smi\[(\d{1,2}),|\bgpu = (\d{1,2})$", re.I
 )
+_NAMED = re.compile(r"(?:^|[\s\]])([A-Za-z][\w.-]{0,62}): |\b(?:on|node|host) ([A-Za-z][\w.-]{0,62}\w)\b")
 _STAMP = re.compile(r"(?<!\d)(20\d\d)[-./]([01]\d)[-./]([0-3]\d)(?:[T ]([0-2]\d:[0-5]\d(?::[0-5]\d)?))?")
 _ZABBIX = re.compile(r"started at (\d\d:\d\d:\d\d) on (20\d\d)\.(\d\d)\.(\d\d)")
 
@@ -66,7 +80,16 @@ _ZABBIX = re.compile(r"started at (\d\d:\d\d:\d\d) on (20\d\d)\.(\d\d)\.(\d\d)")
 def _told(line: str) -> re.Match[str] | None:
     if _OVER.search(line) or _NOT_SO.search(line):
         return None
-    return next((found for words, *_ in CONDITIONS if (found := words.search(line))), None)
+    found = next((found for words, *_ in CONDITIONS if (found := words.search(line))), None)
+    if found and found.groupdict() and not _fewer(found):
+        return None
+    return found
+
+
+def _fewer(found: re.Match[str]) -> bool:
+    """Whether fewer GPUs were there than should be."""
+    told = {name.rstrip("23"): int(number) for name, number in found.groupdict().items() if number}
+    return told["there"] < told["all"]
 
 
 def _fits(head: str, name: str) -> bool:
@@ -96,7 +119,7 @@ def by_node(text: str) -> dict[str, Verdicts]:
         head = line if "NODELIST" in line else head
         if (told := _told(line)) is None:
             continue
-        gpu_named = _GPU.search(line.rstrip())
+        gpu_named = _GPU.search(line.rstrip()) if not told.groupdict() else None
         gpu = int(next(filter(None, gpu_named.groups()))) if gpu_named else gpu_of_all
         code, how, says = next((code, how, says) for words, code, how, says in CONDITIONS if words.search(line))
         verdict = Verdict(code, how, gpu, None, says, _when(line, "\n".join(lines[max(0, at - 6) : at])))
@@ -121,8 +144,10 @@ def _nodes(line: str, at: int, head: str) -> list[str]:
     for one in (output, bracketed):
         if one and is_host(one[1]) and any(c.isdigit() for c in one[1]):
             return [one[1]]
-    node = node_in(line, at)
-    return [node] if node else []
+    if node := node_in(line, at):
+        return [node]
+    words = (one[1] or one[2] for one in _NAMED.finditer(line[:1000]))
+    return next(([word] for word in words if may_be_lone(word.partition(".")[0])), [])
 
 
 def read(text: str) -> Verdicts:
