@@ -183,8 +183,8 @@ _MODEL = re.compile(
 )
 # What people number beside machines: versions and settings, models, times, parts of what they brought, and tickets.
 _NUMBERED = """
-py python cuda torch nccl rocm driver dcgm rev rc v x u bf fp int dp tp pp ep cp zero world seed cfg config model variant
-trial set lvl level phase exp
+py python cuda torch nccl rocm driver dcgm rev rc v x u bf fp int dp tp pp ep cp zero world seed cfg config model
+variant trial set lvl level phase exp
 gpt llama qwen mixtral bert vit t resnet yolo opt
 utc gmt day week hour h m s jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun
 top tail head last first page seg cmd note notes chat paste session window pane shell screen output fig no nr
