@@ -40,6 +40,8 @@ def test_a_condition_is_of_the_node_and_the_gpu_that_are_named(
         "Problem has been resolved: GPU 1 thermal throttling on kb-14\n",
         "drained nodes: if a GPU is lost, power-cycle it\n",
         "[nhc] kb-14: check passed for all, expected 8 GPUs, found 8\n",
+        "prolog on kb-14: NVLink errors: 0, row remap pending: no, uncorrectable ECC errors 0\n",
+        "health check of kb-14: no uncorrectable ECC errors, no GPU lost\n",
         "[FIRING:1] DiskFull (kb-14)\n",
         "the job reports uncorrectable ECC errors\n",
     ],

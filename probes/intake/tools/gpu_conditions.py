@@ -30,7 +30,13 @@ _CONTEXT = re.compile(
     r"|\bhealth[ _-]?check|\bnhc\b|\bcordon", re.I,
 )  # fmt: skip
 _OVER = re.compile(r"\[RESOLVED|has been resolved|\bresolved\b|\brecovered\b|\bcleared\b|no longer|\[Recovered", re.I)
-_NOT_SO = re.compile(r"\b(?:if|when|unless|should|passed|pass|ok|would|was fixed|replaced)\b", re.I)
+_NOT_SO = re.compile(
+    r"\b(?:if|when|unless|should|passed|pass|ok|would|was fixed|replaced)\b"
+    r"|\b(?:no|0) (?:uncorr|double|nv|row|ecc|dbe|gpu|pci|pending|thermal|error)"
+    r"|(?:errors?|counts?|total|pending|fail\w{0,5}|occurred|violations?|slowdown)"
+    r"[\"' ]{0,2}[:= ]{1,2}[\"' ]{0,2}(?:0|no|none|false|not active)\b",
+    re.I,
+)
 # (words, code of the finding, how bad, ours); the first that fits counts. Letters between words may be missing, as in
 # names of alerts: GpuRowRemapFailure.
 _CONDITIONS: tuple[tuple[str, str, Severity, str], ...] = (
