@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from probes.catalog._flight_recorder_apart import Apart
 from probes.catalog._flight_recorder_decode import Refused
-from probes.core import ParseError, Reading, sections
+from probes.core import ParseError, Reading, sections, without_escapes
 from probes.intake import captures, samples
 from probes.intake.brought import Brought, DumpFile
 from probes.intake.by_node import items_by_node
@@ -60,6 +60,10 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 
 
 MOST_PASTED = 20_000  # files that one file may be cut into
+
+
+def _text(body: bytes) -> str:
+    return without_escapes(body.decode("utf-8", "replace").replace("\r\n", "\n"))
 
 
 class _Sorter(Reader):
@@ -154,9 +158,9 @@ class _Sorter(Reader):
 
     def _pasted(self, item: Item, nested: int) -> bool:
         """Whether it is several files that somebody pasted or collected into one: then each was taken by itself."""
-        if item.binary or b"\0" in item.head or not parts_of(item.head.decode("utf-8", "replace")):
+        if item.binary or b"\0" in item.head or not parts_of(_text(item.head)):
             return False
-        parts = parts_of(whole_text(item, item.upto(HEAD).decode("utf-8", "replace").replace("\r\n", "\n")))
+        parts = parts_of(whole_text(item, _text(item.upto(HEAD))))
         before, count = len(self.brought.unread), 0
         again: Counter[tuple[str, str]] = Counter()
         for part in parts[:MOST_PASTED]:
