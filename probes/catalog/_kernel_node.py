@@ -250,6 +250,11 @@ class NodeLines:
             return False
         return self._link(line, words[0][:32], words[1][:32], after[:2].lower() == "up")
 
+    def _cxi(self, line: Line) -> bool:
+        """Of Slingshot's adapters: `cxi_core 0000:c3:00.0: cxi3[hsn3] CXI_EVENT_LINK_DOWN`; or with a colon."""
+        found = _CXI.search(line.text)
+        return found is not None and self._link(line, found[1], found[2], found[3] == "UP")
+
     def _link(self, line: Line, device: str, name: str, up: bool) -> bool:
         known = self.tally.find(Link, device, name)
         was_up = known is not None and known.fields["up"] is True
@@ -276,9 +281,11 @@ class NodeLines:
         (("nvme nvme",), _nvme),
         (("mlx5_core ",), _mlx5),
         ((": NIC Link is ",), _nic_link),
+        (("CXI_EVENT_LINK_",), _cxi),
         (("file-max limit",), _file_max),
         (("] ",), _aer_detail),
     )
 
 
+_CXI = re.compile(r"([0-9a-f:]{7,12}\.\d): cxi\d{1,3}\[(\w{1,15})\]:? CXI_EVENT_LINK_(UP|DOWN)")
 _ANY = re.compile("|".join(re.escape(word) for words, _ in NodeLines._TABLE for word in words))

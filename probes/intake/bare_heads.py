@@ -14,13 +14,14 @@ import re
 from collections.abc import Sequence
 
 from probes.intake.hosts import alike, may_be_lone
-from probes.intake.names import looks_like_a_node
+from probes.intake.names import is_host, looks_like_a_node
 
 _HEAD = re.compile(
     r"(?:#{1,4} {1,2}|\*\*|- )?(?P<said>(?:on|from|node|host|server|machine) )?`?(?P<name>[A-Za-z][\w.-]{0,62}?)`?"
     r"(?P<end>:|\*\*:?|:\*\*)?\s{0,4}",
     re.I,
 )
+_NUMBERED = re.compile(r"(?<=[a-z])[-_.]?\d{1,5}$", re.I)
 MOST = 1024
 
 
@@ -38,6 +39,13 @@ def names_in(lines: Sequence[str]) -> set[str]:
     names = {found["name"] for found in may}
     sure = {found["name"] for found in may if found["said"] or looks_like_a_node(found["name"].partition(".")[0])}
     return (alike(names) & names) | sure
+
+
+def places_in(words: set[str]) -> set[str]:
+    """Of headings under which somebody typed those that differ in their number alone: a place with a shell is a machine
+    or a pod, also where it is called worker-3."""
+    names = {word for word in words if is_host(word) and _NUMBERED.search(word)}
+    return names if len(names) > 1 and len({_NUMBERED.sub("#", name) for name in names}) == 1 else set()
 
 
 def name_of(line: str, names: set[str]) -> str:

@@ -8,20 +8,20 @@ Errors   none
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import re
 
 from probes.intake.first_words import parts_by_first_word
-from probes.intake.items import Item
+from probes.intake.items import HEAD, Item
 from probes.intake.kinds import Known, kind_of
 from probes.intake.names import stem
+from probes.intake.samples import samples
 from probes.intake.tools._counter_sets import HOST_KEYS
 
 _ROWS = 20_000
-_SERIES = re.compile(
-    r"^node_infiniband_(state_id|physical_state_id|rate_bytes_per_second)\{([^}\n]{1,400})\} (\S{1,30})", re.M
-)
+_PREFIX = "node_infiniband_"
+_TELLS = ("state_id", "physical_state_id", "rate_bytes_per_second")
 _STATES = {"1": "1: DOWN", "2": "2: INIT", "3": "3: ARMED", "4": "4: ACTIVE"}
 _PHYSICAL = {"1": "1: Sleep", "2": "2: Polling", "3": "3: Disabled", "5": "5: LinkUp"}
 
@@ -29,12 +29,12 @@ _PHYSICAL = {"1": "1: Sleep", "2": "2: Polling", "3": "3: Disabled", "5": "5: Li
 def as_lines(text: str, name: str) -> str:
     """Rows with their node first; "" where there are none."""
     body = text.lstrip("\ufeff \t\r\n")
+    if _PREFIX in body[:HEAD] and (told := _of_series(body[:8_388_608])):
+        return told
     if body[:1] in "[{":
         return _of_json(body) or text  # "[kd01] mlx5_0 ..." begins like a list
     if name.lower().endswith((".csv", ".tsv")):
         return re.sub(r"[,;\t]", " ", text)
-    if rows := _SERIES.findall(text[:8_388_608]):
-        return _of_series(rows)
     return text
 
 
@@ -54,17 +54,15 @@ def _of_json(body: str) -> str:
     return "\n".join(lines)
 
 
-def _of_series(rows: list[tuple[str, str, str]]) -> str:
+def _of_series(text: str) -> str:
+    """The newest state of each port, of an exposition, an answer of the API or a panel's CSV alike."""
     lines: dict[tuple[str, str], str] = {}
-    for what, labels, value in rows[:_ROWS]:
-        named = dict(re.findall(r"(\w{1,40})=\"([^\"]{0,120})\"", labels))
-        node = next((named[key].partition(":")[0] for key in HOST_KEYS if named.get(key)), "")
-        key = node, f"{named.get('device', '')} port {named.get('port', '1')}"
-        with contextlib.suppress(ValueError):
-            number = float(value)
-            word = {"state_id": _STATES, "physical_state_id": _PHYSICAL}.get(what, {}).get(f"{number:.0f}", "")
-            word = word or (f"{number * 8 / 1e9:.0f} Gb/sec" if what.startswith("rate") else "")
-            lines[key] = f"{lines.get(key, ' '.join(key))} {word}"
+    for one in itertools.islice(samples(text, [f"{_PREFIX}{what}" for what in _TELLS]), _ROWS):
+        what = one.name.removeprefix(_PREFIX)
+        key = one.node, f"{one.labels.get('device', '')} port {one.labels.get('port', '1')}"
+        word = {"state_id": _STATES, "physical_state_id": _PHYSICAL}.get(what, {}).get(f"{one.value:.0f}", "")
+        word = word or (f"{one.value * 8 / 1e9:.0f} Gb/sec" if what.startswith("rate") else "")
+        lines[key] = f"{lines.get(key, ' '.join(key))} {word}"
     return "\n".join(lines.values())
 
 

@@ -56,7 +56,8 @@ _PROMPT = re.compile(
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
 _SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
-_FAN_OUT = re.compile(r"(?:pdsh|clush|dsh|pssh|xdsh) {1,4}-[^\n]{1,1000}\n")
+_ALERT = re.compile(r"\s{0,20}(?:Problem (?:started|name|resolved|has been)\b|Resolved in )")  # Zabbix
+_FAN_OUT = re.compile(r"(?:[^\n]{0,120}\n){0,2}(?:\w{1,12}: )?((?:pdsh|clush|dsh|pssh|xdsh) {1,4}-[^\n]{1,1000}\n)")
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
@@ -82,9 +83,11 @@ def parts_of(text: str) -> list[Part]:
     if bug_report.is_report(text):
         told = bug_report.sections(text)
         return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
+    if _ALERT.match(text):  # whose "Host:" tells of the lines above it
+        return []
     text = _SHELL.sub("", text)
-    if _FAN_OUT.match(text):  # typed, and copied without its prompt
-        text = f"$ {text}"
+    if (typed := _FAN_OUT.match(text)) is not None:  # copied without its prompt, or told of
+        text = f"$ {text[typed.start(1) :]}"
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
         head.pop()
@@ -98,6 +101,7 @@ def parts_of(text: str) -> list[Part]:
     known = alike(found[2].strip() for found in marked)
     asks = [found[2].split()[0] for found in marked if is_command(found[2].partition(" ")[2].strip())]
     known |= alike(word.strip(":,") for word in asks)
+    known |= _asked_below(head)
     known |= (plain := bare_heads.names_in(head))
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
         if _RULE.match(one) and _RULE.match(two) for name in _folded(name, True) or (name.strip(),))  # fmt: skip
@@ -112,6 +116,16 @@ def _asked_many(head: list[str]) -> bool:
     """Whether the command that many nodes answer stands above: it tells what the columns are."""
     typed = next((found for line in head[:4] if (found := _PROMPT.match(line.rstrip()[:2000]))), None)
     return typed is not None and is_command(typed[3]) and asked(typed[3]).many
+
+
+def _asked_below(head: list[str]) -> set[str]:
+    """Headings under which somebody typed."""
+    above = (
+        (_MARKED.match(one) or _OPEN.match(one))
+        for one, below in zip(head, head[1:], strict=False)
+        if below.startswith(("$ ", "# ")) and _typed(below)
+    )
+    return bare_heads.places_in({found[2].strip() for found in above if found is not None})
 
 
 def _first_rank(head: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from probes.core import Finding
@@ -55,7 +56,9 @@ def _unlike_others(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
-    """The kernel saw a link go down and never come back, and no look at the port says more."""
+    """The kernel saw a link go down and never come back, and no look at the port says more, or only that it is so."""
+    found = {(seen.node, one.subject.get("hca"), one.subject.get("port"))
+        for seen, one in evidence.findings("ib.port_down", "ib.port_not_active") if one.severity != "info"}  # fmt: skip
     for seen in evidence.of("host.kernel_log"):
         bad = {
             one.subject.get("device") for _, one in evidence.findings("kernel.link") if one.severity in ("bad", "warn")
@@ -63,23 +66,43 @@ def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
         for link in seen.facts.links:
             view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
             told = view is not None and view.facts is not None and view.facts.state
+            now = (view is None or (view.node, view.hca, view.port) not in found) and _down_now(
+                evidence, seen.node, link.name, view
+            )
             soon = link.device not in bad and _as_it_stopped(evidence, link.last)
             if (
                 link.up is not False
-                or told
-                or not (link.device in bad or soon)
+                or (told and not now)
+                or not (link.device in bad or soon or now)
                 or times_of(evidence).over(seen.node, link.last_at, link.last)
             ):
                 continue
             name = link.name or link.device
             says = f"the kernel saw {name} on {seen.node or 'a node'} go down, and not come back"
             yield Hypothesis(
-                CAUSE, ({"node": seen.node} if seen.node else {}) | {"device": name}, says[:1].upper() + says[1:],
-                (Reason(says, seen.ref),),
-                ("link_lost_in_log" if link.drops else "link_down_in_log", *["link_down_as_it_stopped"] * soon),
+                CAUSE,
+                view.subject if now and view is not None
+                else ({"node": seen.node} if seen.node else {}) | {"device": name},
+                says[:1].upper() + says[1:],
+                (Reason(says, seen.ref), *[Reason(f"{name} is down now, others of the node are up", now)] * bool(now)),
+                ("link_lost_in_log" if link.drops else "link_down_in_log", *["link_down_as_it_stopped"] * soon,
+                    *["down_now_as_logged"] * bool(now)),
                 would_change=("the state of the port now: ibstat, or ip link",),
                 nodes=frozenset({seen.node} if seen.node else ()),
             )  # fmt: skip
+
+
+def _down_now(evidence: Evidence, node: str, name: str, view: PortView | None) -> str:
+    """Where a look shows it down and another of its kind on that node up; "" where none does."""
+    if view is not None and view.facts is not None and view.facts.state == "DOWN":
+        others = [one for one in evidence.ports.on(node) if one is not view and one.facts is not None]
+        return view.ref if any(one.facts is not None and one.facts.state == "ACTIVE" for one in others) else ""
+    mine = {at[1]: one for at, one in evidence.ports.links.items() if at[0] == node}
+    if name not in mine or mine[name][0].up is not False:
+        return ""
+    kind = re.sub(r"\d+", "#", name)
+    up = any(one.up and re.sub(r"\d+", "#", other) == kind for other, (one, _) in mine.items())
+    return mine[name][1] if up else ""
 
 
 def _as_it_stopped(evidence: Evidence, stamp: str) -> bool:
