@@ -242,6 +242,14 @@ class NodeLines:
             line, device, words[1].rstrip(":")[:32] if len(words) > 1 and words[1].endswith(":") else "", up
         )
 
+    def _bnxt(self, line: Line) -> bool:
+        """Its firmware failed, or a command was never answered (bnxt.c, bnxt_hwrm.c)."""
+        words = line.text.partition("bnxt_en ")[2].split(" ", 1)
+        if not any(mark in line.text for mark in _BNXT):
+            return self._nic_link(line) if ": NIC Link is " in line.text else False
+        self.tally.count(HcaNotice, (words[0][:32], "health"), line, device=words[0].rstrip(":")[:32], what="health")
+        return True
+
     def _nic_link(self, line: Line) -> bool:
         """Of bnxt_en, ice, i40e, ixgbe: `bnxt_en 0000:21:00.0 eth2: NIC Link is Down`."""
         before, _, after = line.text.partition(": NIC Link is ")
@@ -280,6 +288,7 @@ class NodeLines:
         (("I/O error", "medium error, dev ", "critical target error, dev ", "EXT4-fs error"), _io_error),
         (("nvme nvme",), _nvme),
         (("mlx5_core ",), _mlx5),
+        (("bnxt_en ",), _bnxt),
         ((": NIC Link is ",), _nic_link),
         (("CXI_EVENT_LINK_",), _cxi),
         (("file-max limit",), _file_max),
@@ -287,5 +296,6 @@ class NodeLines:
     )
 
 
+_BNXT = ("Firmware fatal reset event", "irmware heartbeat stopped", "Error (timeout: ")
 _CXI = re.compile(r"([0-9a-f:]{7,12}\.\d): cxi\d{1,3}\[(\w{1,15})\]:? CXI_EVENT_LINK_(UP|DOWN)")
 _ANY = re.compile("|".join(re.escape(word) for words, _ in NodeLines._TABLE for word in words))

@@ -215,6 +215,11 @@ def may_be_lone(name: str) -> bool:
     return not begins_as_other(name) and not NO_NODE_FOLDER.fullmatch(name) and named(PurePosixPath(name)).rank is None
 
 
+def names_a_tool(name: str) -> bool:
+    """Whether every word of it is of tools, looks and forms: ethtool-S_0, ibstat-before."""
+    return all(NOT_NODE.fullmatch(word) for word in re.split(r"[-_. ]+", name) if word)
+
+
 def bare(word: str) -> str:
     """gpu-19-dmesg as gpu-19: what a tool is called is no part of its node's name."""
     parts = word.split("-")

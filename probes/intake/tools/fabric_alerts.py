@@ -63,6 +63,8 @@ def _events(text: str) -> list[FabricEvent]:
     last: dict[End, str] = {}
     for over, lines in _alerts(text):
         event = _event(over, lines)
+        if event is None and over and found and lines and _BEGINS.search(lines[0]):
+            event = FabricEvent("up", found[-1].ends, _stamp("\n".join(lines)), clean(lines[0].strip())[:300])
         if event is None or last.get(event.ends[0]) == event.what:
             continue  # an alert is repeated while it lasts, and its title tells what its labels tell
         last[event.ends[0]] = event.what
@@ -122,11 +124,14 @@ def _event(over: bool, lines: list[str]) -> FabricEvent | None:
         port = where.port if where.port is not None and hca and not where.name else port
     if not hca:
         return None
-    at = _STAMP.search(text)
-    stamp = "" if at is None else at[1].replace("T", " ") if at[1] else f"{at[3]}-{at[4]}-{at[5]} {at[2]}"
     title = next((line for line in lines if any(pattern.search(line) for _, pattern in _WHAT)), lines[0])
     end = End(node=clean(node)[:80], hca=clean(hca)[:64], port=port or 1)
-    return FabricEvent("up" if over else what, (end,), stamp, clean(title.strip())[:300])
+    return FabricEvent("up" if over else what, (end,), _stamp(text), clean(title.strip())[:300])
+
+
+def _stamp(text: str) -> str:
+    at = _STAMP.search(text)
+    return "" if at is None else at[1].replace("T", " ") if at[1] else f"{at[3]}-{at[4]}-{at[5]} {at[2]}"
 
 
 TOOL = Tool("fabric alerts", "ib.events", fits, read, quiet)
