@@ -93,6 +93,7 @@ SHAPES = (
         r"GPU Direct RDMA (?:\([\w-]{1,30}\) )?(?P<name>(?i:enabled|disabled)) for "
         r"(?:GPU (?P<gpu>[\w\[\]]{1,20}) ?/ ?)?HCA (?P<hca>\d{1,3})(?: {0,2}:? {0,2}'?(?P<where>[a-z][\w-]{1,40}))?",
     ),
+    shape("nccl_setting", "Initializing aws-ofi", r"Initializing (?P<name>aws-ofi-nccl) (?P<value>\d[\w.+-]{2,40})"),
     shape(
         "nccl_setting",
         " set ",

@@ -21,6 +21,7 @@ from probes.intake.tools._counter_sets import HOST_KEYS
 
 _ROWS = 20_000
 _PREFIX = "node_infiniband_"
+_MTU = "node_network_mtu_bytes"
 _TELLS = ("state_id", "physical_state_id", "rate_bytes_per_second")
 _STATES = {"1": "1: DOWN", "2": "2: INIT", "3": "3: ARMED", "4": "4: ACTIVE"}
 _PHYSICAL = {"1": "1: Sleep", "2": "2: Polling", "3": "3: Disabled", "5": "5: LinkUp"}
@@ -29,8 +30,6 @@ _PHYSICAL = {"1": "1: Sleep", "2": "2: Polling", "3": "3: Disabled", "5": "5: Li
 def as_lines(text: str, name: str) -> str:
     """Rows with their node first; "" where there are none."""
     body = text.lstrip("\ufeff \t\r\n")
-    if _PREFIX in body[:HEAD] and (told := _of_series(body[:8_388_608])):
-        return told
     if body[:1] in "[{":
         return _of_json(body) or text  # "[kd01] mlx5_0 ..." begins like a list
     if name.lower().endswith((".csv", ".tsv")):
@@ -54,24 +53,33 @@ def _of_json(body: str) -> str:
     return "\n".join(lines)
 
 
-def _of_series(text: str) -> str:
-    """The newest state of each port, of an exposition, an answer of the API or a panel's CSV alike."""
-    lines: dict[tuple[str, str], str] = {}
-    for one in itertools.islice(samples(text, [f"{_PREFIX}{what}" for what in _TELLS]), _ROWS):
-        what = one.name.removeprefix(_PREFIX)
-        key = one.node, f"{one.labels.get('device', '')} port {one.labels.get('port', '1')}"
+def _of_series(text: str) -> dict[str, str]:
+    """Of each node the newest states of its ports, or the MTU of each interface as `ip link` writes it; of an
+    exposition, an answer of the API or a panel's CSV alike."""
+    head = text[:HEAD]
+    if _PREFIX not in head and _MTU not in head:
+        return {}
+    names = [f"{_PREFIX}{what}" for what in _TELLS] if _PREFIX in head else [_MTU]
+    lines: dict[str, dict[str, str]] = {}
+    for one in itertools.islice(samples(text[:8_388_608], names), _ROWS):
+        mine = lines.setdefault(one.node, {})
+        what, device = one.name.removeprefix(_PREFIX), one.labels.get("device", "")
+        if one.name == _MTU:
+            mine[device] = f"{len(mine) + 1}: {device}: <> mtu {one.value:.0f}"
+            continue
+        key = f"{device} port {one.labels.get('port', '1')}"
         word = {"state_id": _STATES, "physical_state_id": _PHYSICAL}.get(what, {}).get(f"{one.value:.0f}", "")
         word = word or (f"{one.value * 8 / 1e9:.0f} Gb/sec" if what.startswith("rate") else "")
-        lines[key] = f"{lines.get(key, ' '.join(key))} {word}"
-    return "\n".join(lines.values())
+        mine[key] = f"{mine.get(key, key)} {word}"
+    return {node: "\n".join(mine.values()) + "\n" for node, mine in lines.items() if node}
 
 
 def items_by_node(item: Item, text: str) -> list[tuple[str, Item]]:
     found = []
-    for part in parts_by_first_word(as_lines(text, item.name)):
-        node = part.nodes[0]
+    parts = _of_series(text) or {part.nodes[0]: part.text for part in parts_by_first_word(as_lines(text, item.name))}
+    for node, told in parts.items():
         inside = item.inside.parent / node / f"{stem(item.name)}.txt"
-        mine = Item(f"{item.ref}: {node}"[:1000], inside, part.text.encode("utf-8", "replace"), mtime=item.mtime)
+        mine = Item(f"{item.ref}: {node}"[:1000], inside, told.encode("utf-8", "replace"), mtime=item.mtime)
         known = kind_of(mine)
         if isinstance(known, Known) and known.tool is not None:
             found.append((node, mine))

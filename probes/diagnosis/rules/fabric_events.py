@@ -52,6 +52,15 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         ):
             explained |= {id(one) for one in near}
             yield _switch(switch, near, "links_lost_by_manager")
+    rails: dict[str, list[_Link]] = {}
+    for link in lost.values():
+        if link.end.node and link.end.hca and link.last is not None and not any(end.switch for end in link.last.ends):
+            rails.setdefault(link.end.hca, []).append(link)
+    for hca, some in rails.items():
+        near = [one for one in some if _together(one, some[-1])]
+        if len({one.end.node for one in near}) >= TOGETHER and len(rails) == 1:
+            explained |= {id(one) for one in near}
+            yield _rail(hca, near)
     alone: dict[str, list[_Link]] = {}
     for link in lost.values():
         if id(link) not in explained and (link.end.node or len(lost) == 1):
@@ -120,6 +129,18 @@ def _switch(switch: str, links: list[_Link], signal: str) -> Hypothesis:
         SWITCH, {"switch": switch}, f"{switch} is lost{more}, says the fabric's manager",
         tuple(link.reasons[-1] for link in links[:6]), (signal,),
         would_change=("the switch seen again in a new sweep", "ports of it that stayed up"), nodes=nodes,
+    )  # fmt: skip
+
+
+def _rail(hca: str, links: list[_Link]) -> Hypothesis:
+    """The same adapter of several nodes: their cables lead into one switch, which no event names."""
+    nodes = frozenset(link.end.node for link in links)
+    return Hypothesis(
+        SWITCH, {"hca": hca, "port": 1},
+        f"The switch of {hca} is lost: its links on {len(nodes)} nodes went down at once",
+        tuple(link.reasons[-1] for link in links[:6]), ("links_lost_on_rail",),
+        would_change=("that the cables lead into different switches", "other ports of this switch that stayed up"),
+        nodes=nodes,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from probes.catalog._kernel_events import Link
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
@@ -13,6 +14,7 @@ from probes.diagnosis.ports import PortView
 from probes.diagnosis.times import apart, local, times_of
 
 CAUSE = "ib.link_down"
+BOOT_S = 600.0  # judgement, as for findings of kernel logs
 SOON_S = 2400.0  # judgement: torch's usual 10 minutes, or the 30 that some set, until a rank complains
 DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
 
@@ -66,9 +68,9 @@ def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
         for link in seen.facts.links:
             view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
             told = view is not None and view.facts is not None and view.facts.state
-            now = (view is None or (view.node, view.hca, view.port) not in found) and _down_now(
-                evidence, seen.node, link.name, view
-            )
+            judged = view is not None and (view.node, view.hca, view.port) in found
+            late = link.drops or link.name.startswith("hsn") or _after_boot(seen, link)
+            now = _down_now(evidence, seen.node, link.name, view) if late and not judged else ""
             soon = link.device not in bad and _as_it_stopped(evidence, link.last)
             if (
                 link.up is not False
@@ -90,6 +92,15 @@ def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
                 would_change=("the state of the port now: ibstat, or ip link",),
                 nodes=frozenset({seen.node} if seen.node else ()),
             )  # fmt: skip
+
+
+def _after_boot(seen: Seen, link: Link) -> bool:
+    """Long after: while a node boots, ports without a cable tell that they are down."""
+    since = re.fullmatch(r"\[ {0,8}(\d{1,9})\.\d{3,6}\]", link.first)
+    booted = seen.facts.booted_at
+    if since is None and (link.first_at is None or booted is None):
+        return False
+    return (int(since[1]) if since else (link.first_at or 0.0) - (booted or 0.0)) > BOOT_S
 
 
 def _down_now(evidence: Evidence, node: str, name: str, view: PortView | None) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from probes.catalog._fabric_events import End, FabricEvent, FabricEvents
 from probes.core import clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._counter_sets import HOST_KEYS, KEYS, Where, seen_in, told
+from probes.intake.tools._counter_sets import HOST_KEYS, KEYS, Where, device, seen_in, told
 from probes.intake.tools._text import refuse
 from probes.intake.tools.fabric_events import quiet
 
@@ -119,7 +119,8 @@ def _event(over: bool, lines: list[str]) -> FabricEvent | None:
         key = field[1].lower() if field else ""
         where = told(key, field[2], Where()) if field and key in KEYS else seen_in(line, Where(), frozenset())
         node = node if node and key not in HOST_KEYS else where.node or node
-        if where.name and (where.kind == "hca" or _RDMA.fullmatch(where.name)) and (where.kind == "hca" or not hca):
+        kind = (device(where.name) or ("",))[0] if where.name else ""
+        if kind == "hca" or (_RDMA.fullmatch(where.name) and not hca):
             hca, port = where.name, where.port
         port = where.port if where.port is not None and hca and not where.name else port
     if not hca:
