@@ -182,3 +182,26 @@ def test_a_matrix_of_bandwidths_names_the_slow_node(tmp_path: Path) -> None:
         for a in names)  # fmt: skip
     found = told(tmp_path, {"ib_write_bw_pairs.txt": f"     {' '.join(names)}\n{rows}"})
     assert (found.cause, found.subject["node"]) == ("ib.link_degraded", "cn4")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "20260302 05:00:10 [cn-17] nhc: Health check failed:  check_hw_ib:  No IB port mlx5_3:1 is ACTIVE"
+        " (LinkUp 200 Gb/sec).\n",
+        "NodeName=cn-17 Arch=x86_64\n   State=IDLE+DRAIN\n   Reason=NHC: check_hw_ib:  No IB port mlx5_3:1 is ACTIVE"
+        " (LinkUp 200 Gb/sec). [root@2026-03-02T05:00:10]\n",
+        "cn-17$ gpud scan\n✘ 3 LinkUp ports are found, but expected 4 port(s) with rate >= 200 Gb/sec; device(s)"
+        " physical state changed to Polling: mlx5_3\n",
+        "$ kubectl describe node cn-17 | tail -3\n  Type        Status  Reason\n  IBPortDown  True    IBPortIsDown"
+        "  port mlx5_3/1 state Down\n",
+    ],
+)
+def test_a_health_check_that_misses_a_port_names_it(tmp_path: Path, text: str) -> None:
+    found = told(tmp_path, {"pasted.txt": text})
+    assert (found.cause, found.subject) == ("ib.link_down", {"node": "cn-17", "hca": "mlx5_3"})
+
+
+def test_a_condition_that_is_false_is_none(tmp_path: Path) -> None:
+    text = "$ kubectl describe node cn-17 | tail -2\n  IBPortDown  False   InfinibandPortUp  mlx5_3 is not down\n"
+    assert told(tmp_path, {"pasted.txt": text}).cause in NOTHING

@@ -6,7 +6,7 @@ The manager sees both ends: where one is an adapter, its cable is named by the a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from probes.catalog._fabric_events import End, FabricEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
@@ -95,6 +95,8 @@ def _links(evidence: Evidence) -> tuple[dict[tuple[str, str, int], _Link], list[
             if event.what in ("errors", "congested", "slow"):
                 weak.append((event, seen.ref))
                 continue
+            if not event.ends[0].node and event.ends[0].hca and seen.node:
+                event = replace(event, ends=(replace(event.ends[0], node=seen.node), *event.ends[1:]))
             _take(links, event, seen.ref)
     return links, weak
 
@@ -173,6 +175,8 @@ def _lost(evidence: Evidence, link: _Link) -> Hypothesis:
 def _subject(end: End) -> dict[str, str | int]:
     if end.node:
         return dict({"node": end.node}, **({"hca": end.hca} if end.hca else {}))
+    if end.hca and not end.switch:
+        return {"hca": end.hca}
     return {"switch": end.switch} | ({"port": end.port} if end.port is not None else {})
 
 
