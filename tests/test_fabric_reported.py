@@ -203,5 +203,6 @@ def test_a_health_check_that_misses_a_port_names_it(tmp_path: Path, text: str) -
 
 
 def test_a_condition_that_is_false_is_none(tmp_path: Path) -> None:
-    text = "$ kubectl describe node cn-17 | tail -2\n  IBPortDown  False   InfinibandPortUp  mlx5_3 is not down\n"
+    rows = "  IBPortDown  False   InfinibandPortUp  mlx5_3 is not down\n  Ready  True  KubeletReady  posts ready\n"
+    text = f"$ kubectl describe node cn-17 | tail -4\nConditions:\n  Type  Status  Reason  Message\n{rows}"
     assert told(tmp_path, {"pasted.txt": text}).cause in NOTHING

@@ -244,11 +244,10 @@ class NodeLines:
 
     def _bnxt(self, line: Line) -> bool:
         """Its firmware failed, or a command was never answered (bnxt.c, bnxt_hwrm.c)."""
-        words = line.text.partition("bnxt_en ")[2].split(" ", 1)
+        device = line.text.partition("bnxt_en ")[2].partition(" ")[0].rstrip(":")[:32]
         if not any(mark in line.text for mark in _BNXT):
-            return self._nic_link(line) if ": NIC Link is " in line.text else False
-        self.tally.count(HcaNotice, (words[0][:32], "health"), line, device=words[0].rstrip(":")[:32], what="health")
-        return True
+            return ": NIC Link is " in line.text and self._nic_link(line)
+        return self.tally.count(HcaNotice, (device, "health"), line, device=device, what="health") is not None
 
     def _nic_link(self, line: Line) -> bool:
         """Of bnxt_en, ice, i40e, ixgbe: `bnxt_en 0000:21:00.0 eth2: NIC Link is Down`."""
