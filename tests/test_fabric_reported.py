@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from probes.intake.items import Item
+from probes.intake.texts import Recoded
 from probes.intake.tools import reach
 from tests.support.brought import told
 
@@ -136,6 +138,18 @@ def test_colours_and_lost_blanks_do_not_hide_what_ibstat_says(tmp_path: Path) ->
     text = ca("mlx5_0", 400) + ca("mlx5_1", 100) + ca("mlx5_2", 400) + ca("mlx5_3", 400)
     found = told(tmp_path, {"cn7.txt": text.replace("\n", "\r\n")})
     assert (found.cause, found.subject["hca"]) == ("ib.link_degraded", "mlx5_1")
+
+
+def test_colours_are_taken_away_also_where_a_block_ends_in_one() -> None:
+    class Stream:
+        def __init__(self) -> None:
+            self.parts = [b"\x1b[01;3", b"1mState\x1b", b"[m\x1b[K: Down \x1b"]
+
+        def read(self, size: int) -> bytes:
+            return self.parts.pop(0) if self.parts else b""
+
+    assert Recoded(Stream(), "utf-8").read(1000) == b"State: Down \x1b"
+    assert Item("ibstat", PurePosixPath("ibstat.txt"), b"\x1b[31mState\x1b[m: Down\n").head == b"State: Down\n"
 
 
 def test_an_ethernet_adapter_for_storage_may_be_slower(tmp_path: Path) -> None:
