@@ -21,7 +21,7 @@ class End:
     def called(self) -> str:
         if self.switch:
             return f"port {self.port} of {self.switch}" if self.port is not None else self.switch
-        return f"{self.hca} on {self.node}" if self.hca else self.node
+        return " on ".join(one for one in (self.hca, self.node) if one)
 
 
 @dataclass(frozen=True, slots=True)

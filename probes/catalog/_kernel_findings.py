@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -217,4 +218,6 @@ def _link(link: Link, log: KernelLog) -> Iterator[Finding]:
 
 def _boots(event: Event, log: KernelLog) -> bool:
     """While a node boots, unused ports go down and their cables are missing. Without times nothing is said of them."""
+    if (since := re.fullmatch(r"\[ {0,8}(\d{1,9})\.\d{3,6}\]", event.first)) is not None:
+        return int(since[1]) < BOOT_S
     return log.booted_at is None or event.first_at is None or event.first_at - log.booted_at < BOOT_S

@@ -242,6 +242,13 @@ class NodeLines:
             line, device, words[1].rstrip(":")[:32] if len(words) > 1 and words[1].endswith(":") else "", up
         )
 
+    def _bnxt(self, line: Line) -> bool:
+        """Its firmware failed, or a command was never answered (bnxt.c, bnxt_hwrm.c)."""
+        device = line.text.partition("bnxt_en ")[2].partition(" ")[0].rstrip(":")[:32]
+        if not any(mark in line.text for mark in _BNXT):
+            return ": NIC Link is " in line.text and self._nic_link(line)
+        return self.tally.count(HcaNotice, (device, "health"), line, device=device, what="health") is not None
+
     def _nic_link(self, line: Line) -> bool:
         """Of bnxt_en, ice, i40e, ixgbe: `bnxt_en 0000:21:00.0 eth2: NIC Link is Down`."""
         before, _, after = line.text.partition(": NIC Link is ")
@@ -249,6 +256,11 @@ class NodeLines:
         if len(words) < 2 or not words[0][:4].isalnum() or words[0].count(":") != 2:
             return False
         return self._link(line, words[0][:32], words[1][:32], after[:2].lower() == "up")
+
+    def _cxi(self, line: Line) -> bool:
+        """Of Slingshot's adapters: `cxi_core 0000:c3:00.0: cxi3[hsn3] CXI_EVENT_LINK_DOWN`; or with a colon."""
+        found = _CXI.search(line.text)
+        return found is not None and self._link(line, found[1], found[2], found[3] == "UP")
 
     def _link(self, line: Line, device: str, name: str, up: bool) -> bool:
         known = self.tally.find(Link, device, name)
@@ -275,10 +287,14 @@ class NodeLines:
         (("I/O error", "medium error, dev ", "critical target error, dev ", "EXT4-fs error"), _io_error),
         (("nvme nvme",), _nvme),
         (("mlx5_core ",), _mlx5),
+        (("bnxt_en ",), _bnxt),
         ((": NIC Link is ",), _nic_link),
+        (("CXI_EVENT_LINK_",), _cxi),
         (("file-max limit",), _file_max),
         (("] ",), _aer_detail),
     )
 
 
+_BNXT = ("Firmware fatal reset event", "irmware heartbeat stopped", "Error (timeout: ")
+_CXI = re.compile(r"([0-9a-f:]{7,12}\.\d): cxi\d{1,3}\[(\w{1,15})\]:? CXI_EVENT_LINK_(UP|DOWN)")
 _ANY = re.compile("|".join(re.escape(word) for words, _ in NodeLines._TABLE for word in words))

@@ -93,8 +93,11 @@ SHAPES = (
         r"GPU Direct RDMA (?:\([\w-]{1,30}\) )?(?P<name>(?i:enabled|disabled)) for "
         r"(?:GPU (?P<gpu>[\w\[\]]{1,20}) ?/ ?)?HCA (?P<hca>\d{1,3})(?: {0,2}:? {0,2}'?(?P<where>[a-z][\w-]{1,40}))?",
     ),
+    shape("nccl_setting", "Initializing aws-ofi", r"Initializing (?P<name>aws-ofi-nccl) (?P<value>\d[\w.+-]{2,40})"),
     shape(
-        "nccl_setting", " set ", r"NCCL INFO (?P<name>NCCL_\w{2,60}) set (?:by environment )?to (?P<value>\S{1,160})"
+        "nccl_setting",
+        " set ",
+        r"(?:NCCL INFO |^ {0,8})(?P<name>R?NCCL_\w{2,60}) set (?:by environment )?to (?P<value>\S{1,160})",
     ),
     shape(
         "nccl_qp", " qpn ", r"(?:(?:IbDev|Dev) (?P<dev>\d{1,3}) )?Port (?P<port>\d{1,3}) qpn \d{1,9} mtu (?P<mtu>\d)\b"

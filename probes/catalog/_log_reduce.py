@@ -46,7 +46,7 @@ WORDS = (
         "Out of memory while", "OUT_OF_MEMORY", "OutOfMemory", "access fault by GPU", "HW Exception by", "HSA_STATUS_",
         "memory limit", "OUT_OF_ME", "NODE_FAIL", "PREEMPTED", "TIMEOUT",
         "CANCELLED by", "ibv_", "NET/OFI", "Too many open", "quota exceeded", "SO_ERROR",
-        "onnect timeout [", "connectFullMesh",
+        "onnect timeout [", "connectFullMesh", "] connect [",
         "cannot be retrieved", "keep-alive", "etected dead node",
         "death signal", "got signal", "restart worker group", "Killing subprocess",
         "of the above exception", "of the following exception", "etcd.Etcd",

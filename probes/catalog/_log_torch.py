@@ -200,6 +200,11 @@ _NETWORK = (
     ),
     shape("bootstrap", "onnect timeout [", r"(?P<name>[Cc]onnect timeout) (?P<peer>\[[^\]]{1,60}\]:\d{1,5})"),
     shape("bootstrap", "nable to find address", r"(?P<name>Unable to find address for): ?(?P<where>[\w.@-]{1,60})"),
+    shape(  # of gloo, pair.cc
+        "bootstrap",
+        "] connect [",
+        r"\] connect (?P<peer>\[[^\]]{1,60}\]:\d{1,5}): (?P<name>[A-Z][\w ]{2,60})",
+    ),
     shape("bootstrap", "connectFullMesh", r"(?P<name>connectFullMesh failed)"),
     shape(
         "gloo_timeout",

@@ -32,6 +32,7 @@ _HEAD = re.compile(
 )
 _RULE = re.compile(r"[-=_~*#─━═╔╗╚╝]{3,200}")  # with a + it begins a table
 _OLD_MARK = re.compile(r"#{1,4} {1,2}|\*\*|- ")  # a heading's, and of a list where a colon follows
+_LAST_NUMBER = re.compile(r"(?<=[a-z])[-_.]?\d{1,5}$", re.I)
 MOST, LONG = 1024, 20  # heads; characters of a line that is the same below each
 
 
@@ -118,6 +119,13 @@ def _begun_alike(below: dict[str, str], framed: set[str], closed: set[str]) -> s
 def _is_word(name: str) -> bool:
     """What people call the two looks at one machine: before, good, NVLink."""
     return any(NOT_NODE.fullmatch(part) or NO_NODE_FOLDER.fullmatch(part) for part in re.split("[-.]", name))
+
+
+def places_in(words: set[str]) -> set[str]:
+    """Of headings under which somebody typed those that differ in their number alone: a place with a shell is a machine
+    or a pod, also where it is called worker-3."""
+    names = {word for word in words if is_host(word) and _LAST_NUMBER.search(word)}
+    return names if len(names) > 1 and len({_LAST_NUMBER.sub("#", name) for name in names}) == 1 else set()
 
 
 def name_of(line: str, names: set[str]) -> str:

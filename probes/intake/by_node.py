@@ -8,20 +8,21 @@ Errors   none
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import re
 
 from probes.intake.first_words import parts_by_first_word
-from probes.intake.items import Item
+from probes.intake.items import HEAD, Item
 from probes.intake.kinds import Known, kind_of
 from probes.intake.names import stem
+from probes.intake.samples import samples
 from probes.intake.tools._counter_sets import HOST_KEYS
 
 _ROWS = 20_000
-_SERIES = re.compile(
-    r"^node_infiniband_(state_id|physical_state_id|rate_bytes_per_second)\{([^}\n]{1,400})\} (\S{1,30})", re.M
-)
+_PREFIX = "node_infiniband_"
+_MTU = "node_network_mtu_bytes"
+_TELLS = ("state_id", "physical_state_id", "rate_bytes_per_second")
 _STATES = {"1": "1: DOWN", "2": "2: INIT", "3": "3: ARMED", "4": "4: ACTIVE"}
 _PHYSICAL = {"1": "1: Sleep", "2": "2: Polling", "3": "3: Disabled", "5": "5: LinkUp"}
 
@@ -33,8 +34,6 @@ def as_lines(text: str, name: str) -> str:
         return _of_json(body) or text  # "[kd01] mlx5_0 ..." begins like a list
     if name.lower().endswith((".csv", ".tsv")):
         return re.sub(r"[,;\t]", " ", text)
-    if rows := _SERIES.findall(text[:8_388_608]):
-        return _of_series(rows)
     return text
 
 
@@ -54,26 +53,33 @@ def _of_json(body: str) -> str:
     return "\n".join(lines)
 
 
-def _of_series(rows: list[tuple[str, str, str]]) -> str:
-    lines: dict[tuple[str, str], str] = {}
-    for what, labels, value in rows[:_ROWS]:
-        named = dict(re.findall(r"(\w{1,40})=\"([^\"]{0,120})\"", labels))
-        node = next((named[key].partition(":")[0] for key in HOST_KEYS if named.get(key)), "")
-        key = node, f"{named.get('device', '')} port {named.get('port', '1')}"
-        with contextlib.suppress(ValueError):
-            number = float(value)
-            word = {"state_id": _STATES, "physical_state_id": _PHYSICAL}.get(what, {}).get(f"{number:.0f}", "")
-            word = word or (f"{number * 8 / 1e9:.0f} Gb/sec" if what.startswith("rate") else "")
-            lines[key] = f"{lines.get(key, ' '.join(key))} {word}"
-    return "\n".join(lines.values())
+def _of_series(text: str) -> dict[str, str]:
+    """Of each node the newest states of its ports, or the MTU of each interface as `ip link` writes it; of an
+    exposition, an answer of the API or a panel's CSV alike."""
+    head = text[:HEAD]
+    if _PREFIX not in head and _MTU not in head:
+        return {}
+    names = [f"{_PREFIX}{what}" for what in _TELLS] if _PREFIX in head else [_MTU]
+    lines: dict[str, dict[str, str]] = {}
+    for one in itertools.islice(samples(text[:8_388_608], names), _ROWS):
+        mine = lines.setdefault(one.node, {})
+        what, device = one.name.removeprefix(_PREFIX), one.labels.get("device", "")
+        if one.name == _MTU:
+            mine[device] = f"{len(mine) + 1}: {device}: <> mtu {one.value:.0f}"
+            continue
+        key = f"{device} port {one.labels.get('port', '1')}"
+        word = {"state_id": _STATES, "physical_state_id": _PHYSICAL}.get(what, {}).get(f"{one.value:.0f}", "")
+        word = word or (f"{one.value * 8 / 1e9:.0f} Gb/sec" if what.startswith("rate") else "")
+        mine[key] = f"{mine.get(key, key)} {word}"
+    return {node: "\n".join(mine.values()) + "\n" for node, mine in lines.items() if node}
 
 
 def items_by_node(item: Item, text: str) -> list[tuple[str, Item]]:
     found = []
-    for part in parts_by_first_word(as_lines(text, item.name)):
-        node = part.nodes[0]
+    parts = _of_series(text) or {part.nodes[0]: part.text for part in parts_by_first_word(as_lines(text, item.name))}
+    for node, told in parts.items():
         inside = item.inside.parent / node / f"{stem(item.name)}.txt"
-        mine = Item(f"{item.ref}: {node}"[:1000], inside, part.text.encode("utf-8", "replace"), mtime=item.mtime)
+        mine = Item(f"{item.ref}: {node}"[:1000], inside, told.encode("utf-8", "replace"), mtime=item.mtime)
         known = kind_of(mine)
         if isinstance(known, Known) and known.tool is not None:
             found.append((node, mine))

@@ -29,7 +29,7 @@ NOT_NODE = re.compile(
     r"|state|info|version|list|sel|ipmi\w{0,4}|sensors?|bmc|firmware|raw|tail|head|metrics?"
     r"|sol|serial|consoles?|conman|conserver|screen|tty\w{0,4}|idrac\d?|ilo\d?|i?lom|redfish|oob|mgmt|netconsole|pstore|crash"
     r"|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm|[dp]mon|perf|p2p|nvbandwidth|bandwidth|bw|latency|results?|burn"
-    r"|host|of|from|on|the|\d|\d{4,14}", re.I,
+    r"|carrier|mtu|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
 _SAYS_HOST = re.compile(r"(?:etc[-_.])?(?:hostname|host_?name|nodename|uname[-_]{1,3}n)(?:[-_]{1,3}[fs])?", re.I)
@@ -221,6 +221,11 @@ def may_be_lone(name: str) -> bool:
     if PART.fullmatch(name) or _GPU_NUMBER.fullmatch(name):
         return False
     return not begins_as_other(name) and not NO_NODE_FOLDER.fullmatch(name) and named(PurePosixPath(name)).rank is None
+
+
+def names_a_tool(name: str) -> bool:
+    """Whether every word of it is of tools, looks and forms: ethtool-S_0, ibstat-before."""
+    return all(NOT_NODE.fullmatch(word) for word in re.split(r"[-_. ]+", name) if word)
 
 
 def bare(word: str) -> str:

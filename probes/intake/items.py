@@ -64,7 +64,7 @@ class Item:
         self.binary = bool(head) and not (encoding := encoding_of(head))
         if not self.binary and head:
             skip, _ = mark_of(head)
-            if encoding != "utf-8":
+            if encoding != "utf-8" or b"\x1b[" in head:
                 self._stream = Recoded(_Ahead(head[skip:], stream), encoding)
                 head, skip = self._stream.read(HEAD), 0
             head = head[skip:]

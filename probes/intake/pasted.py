@@ -51,7 +51,8 @@ _ANSIBLE = re.compile(
     r"([A-Za-z][\w.-]{0,62}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)!? (?:\| rc=-?\d{1,3} )?(?:>>|=>)"
 )
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
-_FAN_OUT = re.compile(r"(?:pdsh|clush|dsh|pssh|xdsh) {1,4}-[^\n]{1,1000}\n")
+_ALERT = re.compile(r"\s{0,20}(?:Problem (?:started|name|resolved|has been)\b|Resolved in )")  # Zabbix
+_FAN_OUT = re.compile(r"(?:[^\n]{0,120}\n){0,2}(?:\w{1,12}: )?((?:pdsh|clush|dsh|pssh|xdsh) {1,4}-[^\n]{1,1000}\n)")
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
 )
@@ -77,9 +78,11 @@ def parts_of(text: str) -> list[Part]:
     if bug_report.is_report(text):
         told = bug_report.sections(text)
         return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
+    if _ALERT.match(text):  # whose "Host:" tells of the lines above it
+        return []
     text = SHELL.sub("", text)
-    if _FAN_OUT.match(text):  # typed, and copied without its prompt
-        text = f"$ {text}"
+    if (bare := _FAN_OUT.match(text)) is not None:  # copied without its prompt, or told of
+        text = f"$ {text[bare.start(1) :]}"
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
     if len(text) > LOOKED_AT and head:
         head.pop()
@@ -93,6 +96,7 @@ def parts_of(text: str) -> list[Part]:
     known = alike(found[2].strip() for found in marked)
     asks = [found[2].split()[0] for found in marked if is_command(found[2].partition(" ")[2].strip())]
     known |= alike(word.strip(":,") for word in asks)
+    known |= _asked_below(head)
     known |= (plain := bare_heads.names_in(head))
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
         if _RULE.match(one) and _RULE.match(two) for name in folded(name, True) or (name.strip(),))  # fmt: skip
@@ -105,8 +109,18 @@ def parts_of(text: str) -> list[Part]:
 
 def _asked_many(head: list[str]) -> bool:
     """Whether the command that many nodes answer stands above: it tells what the columns are."""
-    typed = next((found for line in head[:4] if (found := PROMPT.match(line.rstrip()[:2000]))), None)
-    return typed is not None and is_command(typed[3]) and asked(typed[3]).many
+    prompt = next((found for line in head[:4] if (found := PROMPT.match(line.rstrip()[:2000]))), None)
+    return prompt is not None and is_command(prompt[3]) and asked(prompt[3]).many
+
+
+def _asked_below(head: list[str]) -> set[str]:
+    """Headings under which somebody typed."""
+    above = (
+        (_MARKED.match(one) or _OPEN.match(one))
+        for one, below in zip(head, head[1:], strict=False)
+        if below.startswith(("$ ", "# ")) and typed(below)
+    )
+    return bare_heads.places_in({found[2].strip() for found in above if found is not None})
 
 
 def _first_rank(head: list[str]) -> int:

@@ -23,7 +23,7 @@ from probes.intake.brought import Brought, DumpFile
 from probes.intake.by_node import items_by_node
 from probes.intake.chained import outputs_of
 from probes.intake.files import Given, walk
-from probes.intake.hosts import told_by
+from probes.intake.hosts import names_a_tool, told_by
 from probes.intake.items import HEAD, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
 from probes.intake.logs import unrotated, whole_text
@@ -170,7 +170,8 @@ class _Sorter(Reader):
                 # The same command twice is two looks, and names tell their order.
                 label = part.label + (f".{again[node, part.label]}" if again[node, part.label] > 1 else "")
                 # What the file is called may be the node of parts without one, as a folder's name is.
-                inside = item.inside.parent / (node or stem(item.name)) / (label or item.name)
+                own = "" if item.inside.parent.name and names_a_tool(stem(item.name)) else stem(item.name)
+                inside = item.inside.parent / (node or own) / (label or item.name)
                 self.brought.pasted |= set() if node else {inside.parent}
                 ref = f"{item.ref}: {' '.join(one for one in (node, label) if one)}".removesuffix(": ")[:1000]
                 one = Item(ref, inside, part.text.encode("utf-8", "replace"), mtime=item.mtime)

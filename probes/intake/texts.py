@@ -58,18 +58,25 @@ def _wide(sample: bytes) -> str:
     return "utf-16-be" if even > half * 0.8 and odd < half * 0.05 else ""
 
 
+_COLOURS = re.compile(r"\x1b\[[0-9;:?]{0,32}[A-Za-z]")  # and where a terminal moves its cursor: ECMA-48, 5.4
+_BEGUN = re.compile(r"\x1b(?:\[[0-9;:?]{0,32})?\Z")
+
+
 class Recoded:
-    """A stream of text in another encoding, read as UTF-8."""
+    """A stream of text in another encoding, or with the colours of a terminal in it, read as UTF-8 without them."""
 
     def __init__(self, stream: Any, encoding: str) -> None:
-        self._stream, self._left = stream, b""
+        self._stream, self._left, self._begun = stream, b"", ""
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
 
     def read(self, size: int) -> bytes:
         """Up to `size` bytes; b"" at the end."""
         while len(self._left) < size:
             part = self._stream.read(PART)
-            self._left += self._decoder.decode(part, final=not part).encode("utf-8", "replace")
+            text = _COLOURS.sub("", self._begun + self._decoder.decode(part, final=not part))
+            begun = _BEGUN.search(text) if part else None
+            self._begun = begun[0] if begun else ""
+            self._left += text[: len(text) - len(self._begun)].encode("utf-8", "replace")
             if not part:
                 break
         found, self._left = self._left[:size], self._left[size:]

@@ -127,8 +127,19 @@ LINES_OF_COMMUNICATION: Told = [
         {"peer": "[10.0.0.4]:41453", "name": "Connection refused"},
     ),
     ("RuntimeError: [/w/gloo/transport/tcp/pair.cc:799] connect timeout [10.0.0.4]:5353", "bootstrap", {}),
+    (
+        "RuntimeError: [/w/gloo/transport/tcp/pair.cc:769] connect [127.0.1.1]:39011: Connection refused",
+        "bootstrap",
+        {"name": "Connection refused", "peer": "[127.0.1.1]:39011"},
+    ),
     ("RuntimeError: Gloo connectFullMesh failed with [../pair.cc:144] no error", "bootstrap", {}),
     # Settings, GPUDirect, MTU
+    ("NCCL_ALGO set by environment to Tree", "nccl_setting", {"name": "NCCL_ALGO", "more.value": "Tree"}),
+    (
+        f"{INFO}NET/OFI Initializing aws-ofi-nccl 1.14.0-aws",
+        "nccl_setting",
+        {"name": "aws-ofi-nccl", "more.value": "1.14.0-aws"},
+    ),
     (f"{INFO}NCCL_IB_HCA set by environment to mlx5.", "nccl_setting", {"name": "NCCL_IB_HCA", "more.value": "mlx5"}),
     (
         f"{INFO}NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",

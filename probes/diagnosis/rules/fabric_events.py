@@ -6,7 +6,7 @@ The manager sees both ends: where one is an adapter, its cable is named by the a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from probes.catalog._fabric_events import End, FabricEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
@@ -52,6 +52,15 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         ):
             explained |= {id(one) for one in near}
             yield _switch(switch, near, "links_lost_by_manager")
+    rails: dict[str, list[_Link]] = {}
+    for link in lost.values():
+        if link.end.node and link.end.hca and link.last is not None and not any(end.switch for end in link.last.ends):
+            rails.setdefault(link.end.hca, []).append(link)
+    for hca, some in rails.items():
+        near = [one for one in some if _together(one, some[-1])]
+        if len({one.end.node for one in near}) >= TOGETHER and len(rails) == 1:
+            explained |= {id(one) for one in near}
+            yield _rail(hca, near)
     alone: dict[str, list[_Link]] = {}
     for link in lost.values():
         if id(link) not in explained and (link.end.node or len(lost) == 1):
@@ -86,6 +95,8 @@ def _links(evidence: Evidence) -> tuple[dict[tuple[str, str, int], _Link], list[
             if event.what in ("errors", "congested", "slow"):
                 weak.append((event, seen.ref))
                 continue
+            if not event.ends[0].node and event.ends[0].hca and seen.node:
+                event = replace(event, ends=(replace(event.ends[0], node=seen.node), *event.ends[1:]))
             _take(links, event, seen.ref)
     return links, weak
 
@@ -123,6 +134,18 @@ def _switch(switch: str, links: list[_Link], signal: str) -> Hypothesis:
     )  # fmt: skip
 
 
+def _rail(hca: str, links: list[_Link]) -> Hypothesis:
+    """The same adapter of several nodes: their cables lead into one switch, which no event names."""
+    nodes = frozenset(link.end.node for link in links)
+    return Hypothesis(
+        SWITCH, {"hca": hca, "port": 1},
+        f"The switch of {hca} is lost: its links on {len(nodes)} nodes went down at once",
+        tuple(link.reasons[-1] for link in links[:6]), ("links_lost_on_rail",),
+        would_change=("that the cables lead into different switches", "other ports of this switch that stayed up"),
+        nodes=nodes,
+    )  # fmt: skip
+
+
 def _node(node: str, links: list[_Link]) -> Hypothesis:
     """All at once: more likely the node itself than its cables."""
     return Hypothesis(
@@ -152,6 +175,8 @@ def _lost(evidence: Evidence, link: _Link) -> Hypothesis:
 def _subject(end: End) -> dict[str, str | int]:
     if end.node:
         return dict({"node": end.node}, **({"hca": end.hca} if end.hca else {}))
+    if end.hca and not end.switch:
+        return {"hca": end.hca}
     return {"switch": end.switch} | ({"port": end.port} if end.port is not None else {})
 
 

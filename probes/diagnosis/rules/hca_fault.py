@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
@@ -11,6 +12,9 @@ from probes.diagnosis.times import times_of
 
 CAUSE = "ib.hca_fault"
 DRIVERS = ("mlx5_core ", "bnxt_en ", "ice ", "irdma ", "hfi1 ", "ionic ")  # of adapters with RDMA
+# Of the whole device: IBV_EVENT_DEVICE_FATAL, which libibverbs calls "local catastrophic error"; of a queue it is none.
+_DIED = re.compile(r"catastrophic|device fatal|fatal \w{1,8} on device|DEVICE_FATAL")
+_ON_BUS = re.compile(r"(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d")
 Found = dict[tuple[str, str], tuple[list[Reason], list[str]]]  # node and adapter -> why
 
 
@@ -41,6 +45,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 says = f"the adapter at {nic.slot} answers nothing on its bus (revision ff), others do"
                 _add(found, evidence, seen.node, nic.slot, Reason(says, seen.ref), "hca_silent")
     _told_by_nccl(evidence, found)
+    for node, device in [key for key in found if _ON_BUS.fullmatch(key[1])]:
+        if (name := _lost(evidence, node)) and (node, name) not in found:
+            found[node, name] = found.pop((node, device))
     for (node, hca), (because, signals) in found.items():
         yield Hypothesis(
             CAUSE, ({"node": node} if node else {}) | ({"hca": hca} if " " not in hca else {}),
@@ -52,11 +59,22 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         )  # fmt: skip
 
 
+def _lost(evidence: Evidence, node: str) -> str:
+    """The one adapter that all other nodes show and this one, which shows some, does not; "" where that tells none."""
+    shown: dict[str, set[str]] = {}
+    for view in evidence.ports.of_nodes:
+        if view.node and view.facts is not None:
+            shown.setdefault(view.node, set()).add(view.hca)
+    mine = shown.pop(node, set())
+    lost = set.intersection(*shown.values()) - mine if mine and shown else set()
+    return lost.pop() if len(lost) == 1 else ""
+
+
 def _told_by_nccl(evidence: Evidence, found: Found) -> None:
     """The event that NCCL got of an adapter. The kernel names adapters by their place on the bus: where it tells of one
     on that node, it is the same."""
     for one in evidence.job.said("ib_async"):
-        if "catastrophic" not in one[0].name and "device fatal" not in one[0].name:
+        if not _DIED.search(one[0].name):
             continue
         node, hca = node_of(evidence, one), one[0].where.partition(":")[0]
         mine = [key for key in found if key[0] == node]

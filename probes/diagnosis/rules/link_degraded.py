@@ -20,6 +20,7 @@ SOFTWARE = ("rxe", "siw")  # RDMA in software: it tells a rate that means nothin
 MANY, TIMES, FEWEST = 10, 10, 3  # judgement: errors, times those of other ports, ports that a usual rate needs
 # Which receivers count even with correction, and how many; judgement: burn-in and reboots leave tens.
 HARD, THOUSANDS = ("port_rcv_errors", "link_error_recovery", "local_link_integrity_errors"), 1000
+UNSET = 10.0  # Gb/s: what mlx5 tells of a port without a link
 BER = 1000  # bit error rate after correction of 1e-15, in parts of 1e-18; judgement (field: 1e-12 warns)
 
 
@@ -81,6 +82,10 @@ def _slow(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
         rate = view.rate_gbps
         if id(view) in told or rate is None or (view.facts is not None and view.facts.state not in ("ACTIVE", None)):
             continue
+        if (beside := _beside(ports, view, rate, same_hca[view.hca])) is not None:
+            says = f"{view.called} runs at {rate:g} Gb/s, other ports like it at {beside:g} Gb/s"
+            yield _hypothesis(evidence, view, f"Port {says}", [Reason(says, view.ref)], ["link_slow"])
+            continue
         if rate >= highest[view.hca]:  # nearly all: only few are compared with all others
             continue
         same = [one.rate_gbps for one in same_hca[view.hca] if one is not view and _alike(one, view)]
@@ -91,6 +96,18 @@ def _slow(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
             )
             yield _hypothesis(evidence, view, f"Port {says}", [Reason(says, view.ref)], ["link_slow"])
     yield from _interfaces(evidence, ports)
+
+
+def _beside(ports: Ports, view: PortView, rate: float, same_hca: list[PortView]) -> float | None:
+    """The rate of its node's other ports, two at least and all the same, that one by one were looked at: of the same
+    model, or at which its twin on another node runs; None where that is not higher."""
+    rates = [one.rate_gbps for one in ports.on(view.node)
+        if one is not view and one.rate_gbps is not None and _alike(one, view)]  # fmt: skip
+    if len(rates) < FEWEST - 1 or len(set(rates)) > 1 or rates[0] is None or rate >= rates[0] or rate <= UNSET:
+        return None
+    known = view.facts is not None and view.facts.hca_type is not None
+    twins = [one.rate_gbps for one in same_hca if one.node != view.node]
+    return rates[0] if (twins and set(twins) == {rates[0]}) or (known and not twins) else None
 
 
 def _by_design(ports: Ports, view: PortView) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
@@ -10,6 +11,8 @@ from probes.diagnosis.log_evidence import Said, everyone, listed, node_of
 
 CAUSE = "nccl.device_visibility"
 NONE = "No CUDA GPUs are available"  # torch.cuda, where the driver shows the process none
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+LEAST = 3  # different GPUs that the ranks of a node were given, before one that two have is odd; judgement
 WRONG = ("invalid device ordinal", "no CUDA-capable device", "CUDA_VISIBLE_DEVICES")
 
 
@@ -27,6 +30,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     none = [one for one in evidence.job.said("cuda_error", "traceback") if NONE in one[0].text]
     if none and not wrong:
         yield _wrong(evidence, none, "no_device_visible")
+    yield from _in_environments(evidence)
     for seen, finding in evidence.findings("rank.gpu_shared", "rank.nccl_device_list"):
         shares = finding.code == "rank.gpu_shared"
         yield Hypothesis(
@@ -39,6 +43,31 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=everyone(evidence),
             nodes=frozenset({seen.node}),
         )
+
+
+def _in_environments(evidence: Evidence) -> Iterator[Hypothesis]:
+    """One GPU each, and two ranks with the same, of environments that somebody printed by rank. In a container of its
+    own each rank may see GPU 0 as another one: then all have the same, which tells nothing."""
+    for seen in evidence.of("host.settings"):
+        owners: dict[tuple[str, str], list[int]] = {}
+        for owner, env in seen.facts.envs.items():
+            value = next((env[name] for name in VISIBLE if name in env), "")
+            rank = int(owner[5:]) if owner.startswith("rank ") and owner[5:].isdecimal() else None
+            if rank is not None and re.fullmatch(r"\d{1,2}|GPU-[0-9a-f-]{8,40}", value):
+                node = seen.node or str(evidence.job.view(rank).node)
+                owners.setdefault((node, value), []).append(rank)
+        twice = {key: ranks for key, ranks in owners.items() if len(ranks) > 1}
+        if len(twice) != 1 or len(owners) < LEAST:
+            continue
+        (node, value), ranks = next(iter(twice.items()))
+        who = ", ".join(map(str, ranks[:8]))
+        says = f"ranks {who} were all given GPU {value}, the others one of their own"
+        yield Hypothesis(
+            CAUSE, {"node": node} if node else {}, f"On {node or 'a node'} {says}",
+            (Reason(says, seen.ref),), ("gpu_given_twice",),
+            would_change=("a GPU of its own for every local rank in CUDA_VISIBLE_DEVICES or torch.cuda.set_device",),
+            ranks=everyone(evidence), nodes=frozenset({node} - {""}),
+        )  # fmt: skip
 
 
 def _same_bus(evidence: Evidence) -> tuple[Said, ...]:

@@ -260,6 +260,8 @@ def _signal(name: str, values: list[str]) -> str:
     """How much it tells that this one differs; "" where that is usual."""
     if name in OFTEN | OWN_NAMES:
         return ""
+    if not name.isupper():  # of a plug-in its version, which it prints
+        return "plugin_versions_differ"
     if name in PATHS:
         parts = [set(value.split(":")) for value in values]
         apart = {part for some in parts for part in some if not all(part in one for one in parts)}

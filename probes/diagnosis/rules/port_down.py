@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+from probes.catalog._kernel_events import Link
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
@@ -12,6 +14,7 @@ from probes.diagnosis.ports import PortView
 from probes.diagnosis.times import apart, local, times_of
 
 CAUSE = "ib.link_down"
+BOOT_S = 600.0  # judgement, as for findings of kernel logs
 SOON_S = 2400.0  # judgement: torch's usual 10 minutes, or the 30 that some set, until a rank complains
 DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
 
@@ -55,7 +58,9 @@ def _unlike_others(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
-    """The kernel saw a link go down and never come back, and no look at the port says more."""
+    """The kernel saw a link go down and never come back, and no look at the port says more, or only that it is so."""
+    found = {(seen.node, one.subject.get("hca"), one.subject.get("port"))
+        for seen, one in evidence.findings("ib.port_down", "ib.port_not_active") if one.severity != "info"}  # fmt: skip
     for seen in evidence.of("host.kernel_log"):
         bad = {
             one.subject.get("device") for _, one in evidence.findings("kernel.link") if one.severity in ("bad", "warn")
@@ -63,23 +68,52 @@ def _by_kernel(evidence: Evidence) -> Iterator[Hypothesis]:
         for link in seen.facts.links:
             view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
             told = view is not None and view.facts is not None and view.facts.state
+            judged = view is not None and (view.node, view.hca, view.port) in found
+            late = link.drops or link.name.startswith("hsn") or _after_boot(seen, link)
+            now = _down_now(evidence, seen.node, link.name, view) if late and not judged else ""
             soon = link.device not in bad and _as_it_stopped(evidence, link.last)
             if (
                 link.up is not False
-                or told
-                or not (link.device in bad or soon)
+                or (told and not now)
+                or not (link.device in bad or soon or now)
                 or times_of(evidence).over(seen.node, link.last_at, link.last)
             ):
                 continue
             name = link.name or link.device
             says = f"the kernel saw {name} on {seen.node or 'a node'} go down, and not come back"
             yield Hypothesis(
-                CAUSE, ({"node": seen.node} if seen.node else {}) | {"device": name}, says[:1].upper() + says[1:],
-                (Reason(says, seen.ref),),
-                ("link_lost_in_log" if link.drops else "link_down_in_log", *["link_down_as_it_stopped"] * soon),
+                CAUSE,
+                view.subject if now and view is not None
+                else ({"node": seen.node} if seen.node else {}) | {"device": name},
+                says[:1].upper() + says[1:],
+                (Reason(says, seen.ref), *[Reason(f"{name} is down now, others of the node are up", now)] * bool(now)),
+                ("link_lost_in_log" if link.drops else "link_down_in_log", *["link_down_as_it_stopped"] * soon,
+                    *["down_now_as_logged"] * bool(now)),
                 would_change=("the state of the port now: ibstat, or ip link",),
                 nodes=frozenset({seen.node} if seen.node else ()),
             )  # fmt: skip
+
+
+def _after_boot(seen: Seen, link: Link) -> bool:
+    """Long after: while a node boots, ports without a cable tell that they are down."""
+    since = re.fullmatch(r"\[ {0,8}(\d{1,9})\.\d{3,6}\]", link.first)
+    booted = seen.facts.booted_at
+    if since is None and (link.first_at is None or booted is None):
+        return False
+    return (int(since[1]) if since else (link.first_at or 0.0) - (booted or 0.0)) > BOOT_S
+
+
+def _down_now(evidence: Evidence, node: str, name: str, view: PortView | None) -> str:
+    """Where a look shows it down and another of its kind on that node up; "" where none does."""
+    if view is not None and view.facts is not None and view.facts.state == "DOWN":
+        others = [one for one in evidence.ports.on(node) if one is not view and one.facts is not None]
+        return view.ref if any(one.facts is not None and one.facts.state == "ACTIVE" for one in others) else ""
+    mine = {at[1]: one for at, one in evidence.ports.links.items() if at[0] == node}
+    if name not in mine or mine[name][0].up is not False:
+        return ""
+    kind = re.sub(r"\d+", "#", name)
+    up = any(one.up and re.sub(r"\d+", "#", other) == kind for other, (one, _) in mine.items())
+    return mine[name][1] if up else ""
 
 
 def _as_it_stopped(evidence: Evidence, stamp: str) -> bool:

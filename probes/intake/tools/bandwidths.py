@@ -64,8 +64,25 @@ def _pairs(text: str) -> list[Bandwidth]:
     for line in lines_of(text[:1_048_576], 300):
         if (found := _PAIR.match(line)) and found[1] != found[2] and (value := number(found[3])) is not None:
             rows.append(Bandwidth(clean(found[1]), clean(found[2]), value))
+    rows = rows or _matrix(text)
     hosts = alike(candidates({one.a for one in rows} | {one.b for one in rows}))
     return [one for one in rows if one.a in hosts and one.b in hosts]
+
+
+def _matrix(text: str) -> list[Bandwidth]:
+    """A table with a row and a column a node."""
+    rows: list[Bandwidth] = []
+    columns: list[str] = []
+    for line in lines_of(text[:1_048_576], 8_000):
+        cells = [cell for cell in re.split(r"[\s,;|]+", line.strip()) if cell][:1025]
+        names = [cell for cell in cells if re.fullmatch(r"[A-Za-z][\w.-]{0,40}", cell)]
+        if len(cells) > 2 and len(names) == len(cells):
+            columns = cells if len(alike(cells)) == len(cells) else cells[1:]
+        elif columns and len(cells) == len(columns) + 1 and cells[0] in columns:
+            for other, cell in zip(columns, cells[1:], strict=True):
+                if other != cells[0] and (value := number(cell)) is not None:
+                    rows.append(Bandwidth(clean(cells[0]), clean(other), value))
+    return rows[:20_000]
 
 
 def quiet(facts: Bandwidths) -> tuple[Finding, ...]:

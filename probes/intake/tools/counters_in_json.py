@@ -1,5 +1,5 @@
 """Counters of ports in JSON of any shape: an object whose keys are names of counters, below or beside whose they are;
-answers of Prometheus' API; one object a line."""
+answers of Prometheus' and Datadog's APIs; one object a line."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from probes.intake.when import moment_in
 DEEPEST, MOST_NODES = 12, 400_000
 _NUMBER = re.compile(r"\d{1,24}(?:\.\d{1,9})?(?:[eE]\+?\d{1,2})?")
 _KEY = re.compile(r"\"([A-Za-z]\w{3,79})\"\s{0,4}:\s{0,4}[\"\[{]?\d")
+_DATADOG = re.compile(r"\"metric\"\s{0,4}:\s{0,4}\"([\w.]{4,100})\"")
 _METRIC = re.compile(r"\"__name__\"\s{0,4}:\s{0,4}\"(\w{4,100})\"")
 
 
@@ -27,6 +28,7 @@ def fits(head: str, name: str) -> bool:
     if head.lstrip()[:1] not in ("[", "{") or rdma_statistic.fits(head, name):
         return False
     keys = [one for pattern in (_KEY, _METRIC) for one in pattern.findall(head[:65_536])[:4000]]
+    keys += [one.rpartition("infiniband.")[2].removesuffix(".count") for one in _DATADOG.findall(head[:65_536])[:4000]]
     return sum(bool(canonical(key)) for key in keys) > 1
 
 
@@ -74,6 +76,9 @@ class _Reader:
         if isinstance(said.get("metric"), dict) and ("value" in said or "values" in said):
             self._metric(said, where)
             return
+        if isinstance(said.get("metric"), str) and isinstance(said.get("pointlist"), list):
+            self._datadog(said, where)
+            return
         for name, value in said.items():
             low = name.lower()
             if low in TIME_KEYS and isinstance(value, (int, float)) and value > 1.4e9:
@@ -89,6 +94,28 @@ class _Reader:
                 self.looks.put(where, counter, size)
             elif isinstance(value, (dict, list)) and name not in ("tags", "labels"):
                 self.take(value, where, name, depth + 1)
+
+    def _datadog(self, said: dict[str, Any], where: Where) -> None:
+        """A series of its API: what ends in .count tells by how much a counter rose in each interval."""
+        name = said["metric"][:100].rpartition("infiniband.")[2]
+        counter = canonical(name.removesuffix(".count"))
+        tags = said.get("tag_set") or str(said.get("scope", "")).split(",")
+        for tag in tags[:40] if isinstance(tags, list) else ():
+            key, _, value = str(tag).partition(":")
+            where = told(key.lower(), value, where) if key.lower() in KEYS else where
+        pairs = [one for one in said["pointlist"][:100_000] if isinstance(one, list) and len(one) == 2]
+        points = [(float(at) / 1000, size) for at, value in pairs
+            if isinstance(at, (int, float)) and (size := _size(value)) is not None]  # fmt: skip
+        if not counter or not points:
+            return
+        if name.endswith(".count"):
+            seconds = points[-1][0] - points[0][0]
+            self.looks.rose(
+                replace(where, at=points[-1][0]), counter, sum(size for _, size in points[1:]), seconds or None
+            )
+            return
+        for at, size in dict.fromkeys((points[0], points[-1])):
+            self.looks.put(replace(where, at=at), counter, size)
 
     def _metric(self, said: dict[str, Any], where: Where) -> None:
         """One series of Prometheus: {"metric": labels, "value": [time, text]} or values."""

@@ -30,7 +30,8 @@ from probes.intake.tools._text import host_in, refuse
 from probes.intake.tools.limits import quiet
 
 NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY",
-    "OMP_PROC_BIND", "LD_LIBRARY_PATH", "LD_PRELOAD", "MASTER_ADDR")  # fmt: skip
+    "OMP_PROC_BIND", "LD_LIBRARY_PATH", "LD_PRELOAD", "MASTER_ADDR",
+    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")  # fmt: skip
 OURS = ("NCCL_", "RCCL_", "GLOO_", "FI_", "UCX_", "TORCH_NCCL_")
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 _HOSTS = ("SLURMD_NODENAME", "NODE_NAME", "HOSTNAME")
@@ -66,12 +67,18 @@ _HEAD = "kind: Pod\n"
 _LOG = (" NCCL INFO", " NCCL WARN", "Traceback (most", "[rank", '"communicators"', '"traceEvents"', '"OOMKilled"')
 
 
+# Whoever looked for a file of settings and found none: nothing is set by it. glibc's words, also in other languages.
+_NO_FILE = re.compile(r"(?:[\w./-]{0,40}: )?(?:[^\n:]{0,40}['\"])?(?:/\S{1,80})?/\.?nccl\.conf['\"]?: [^\n:]{4,60}")
+
+
 def ours(key: str) -> bool:
     return key in NAMES or key.startswith(OURS)
 
 
 def fits(head: str, name: str) -> bool:
     """Most lines are variables; in JSON and YAML it is enough that some of ours are. A log of a job stays one."""
+    if _NO_FILE.fullmatch(head.strip()[:400]):
+        return True
     lines = [
         line
         for line in head.replace("\0", "\n").splitlines()
@@ -106,6 +113,8 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 
 def read(text: str) -> Settings:
     text = text[:4_194_304]
+    if _NO_FILE.fullmatch(text.strip()[:400]):
+        return Settings(env={"": "told"})
     if commands := of_commands(text):
         return Settings(envs=commands)
     owners = _of_ranks(text) or _of_diff(text) or (_of_json if text.lstrip()[:1] in "[{" else _of_pods)(text)

@@ -1,4 +1,7 @@
-"""ibstat(8) of infiniband-diags: every adapter of a node and its ports, `CA 'mlx5_0'` and indented lines below."""
+"""ibstat(8) of infiniband-diags: every adapter of a node and its ports, `CA 'mlx5_0'` and indented lines below.
+
+Who pastes it into a chat may have lost the blanks before the lines.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from probes.intake.tools import Tool
 from probes.intake.tools._ports import node_facts, port
 from probes.intake.tools._text import host_in, number, refuse, whole
 
-_CA = re.compile(r"^CA '([^'\n]{1,64})'", re.M)
-_PORT = re.compile(r"\s{1,16}Port (\d{1,3}):\s*$")
-_LINE = re.compile(r"\s{1,24}([A-Z][A-Za-z ]{2,30}):\s{0,8}(.{0,100})$")
+_CA = re.compile(r"^\s{0,8}CA '([^'\n]{1,64})'", re.M)
+_PORT = re.compile(r"\s{0,16}Port (\d{1,3}):\s*$")
+_LINE = re.compile(r"\s{0,24}([A-Z][A-Za-z ]{2,30}):\s{0,8}(.{0,100})$")
 
 
 def fits(head: str, name: str) -> bool:

@@ -10,7 +10,7 @@ from probes.intake.tools._ports import node_facts, port
 from probes.intake.tools._text import host_in, number, refuse, whole
 
 _DEVICE = re.compile(r"^Infiniband device '([^'\n]{1,64})' port (\d{1,3}) status:", re.M)
-_LINE = re.compile(r"^\s{1,16}([a-z_ ]{3,20}):[ \t]{0,16}(\S[^\n]{0,100})$", re.M)
+_LINE = re.compile(r"^\s{0,16}([a-z_ ]{3,20}):[ \t]{0,16}(\S[^\n]{0,100})$", re.M)
 _RATE = re.compile(r"([\d.]{1,8}) Gb/sec(?: \((\d{1,2})X ?(\w{0,8})\))?")
 
 

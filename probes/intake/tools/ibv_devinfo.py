@@ -11,8 +11,8 @@ from probes.intake.tools._ports import node_facts, port, speed_of
 from probes.intake.tools._text import host_in, number, refuse, whole
 
 _HCA = re.compile(r"^hca_id:\s{1,8}(\S{1,64})", re.M)
-_PORT = re.compile(r"^\s{1,32}port:\s{1,16}\d{1,3}\s*$", re.M)
-_LINE = re.compile(r"\s{1,32}([A-Za-z_]{2,40}(?:\[\s{0,3}\d{1,4}\])?):\s{0,32}(.{0,100})$")
+_PORT = re.compile(r"^\s{0,32}port:\s{1,16}\d{1,3}\s*$", re.M)
+_LINE = re.compile(r"\s{0,32}([A-Za-z_]{2,40}(?:\[\s{0,3}\d{1,4}\])?):\s{0,32}(.{0,100})$")
 _MTU = re.compile(r"^\s{0,32}(active_mtu):\s{0,32}(\d{3,5} ?\(\d\).{0,40}|\d{3,5})$", re.M)
 _OF_PORT = ("state", "active_mtu", "active_width", "active_speed", "link_layer", "phys_state")
 _GID = re.compile(r"GID\[\s{0,3}(\d{1,4})\]")

@@ -63,7 +63,7 @@ def read(text: str) -> Links:
         if (head := _LINK.match(line)) or (head := _IFCONFIG.match(line)):
             rest = head[4] if head.re is _LINK else ""
             flags = head[2].split(",")
-            up = "LOWER_UP" in flags if head.re is _LINK else "RUNNING" in flags
+            up = (("LOWER_UP" if head.re is _LINK else "RUNNING") in flags) if head[2] else None
             name = head[1].partition("@")[0]
             master = rest.partition(" master ")[2].partition(" ")[0]
             found.append({"name": name, "up": up, "mtu": int(head[3]), "addresses": [], "kind": "", "master": master})

@@ -15,16 +15,24 @@ from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
 from probes.intake.tools.limits import quiet
 
-_WHY = (
-    r"(?P<why>No route to host|Network is unreachable|Host is unreachable|Connection refused"
-    r"|(?:Connection |Operation )?[Tt]im\w{2,5}[ -]?out)"
+# Also in the words of other languages, as glibc translates them.
+_REFUSED = r"Connection refused|Connexion refusée|Verbindungsaufbau abgelehnt|Conexión rehusada|拒绝连接|接続を拒否"
+_NO_ROUTE = (
+    r"No route to host|Network is unreachable|Host is unreachable|Keine Route zum Zielrechner|Das Netzwerk ist nicht"
+    r"|Aucun chemin d'accès|Le réseau n'est pas accessible|No existe ninguna ruta|没有到主机的路由|网络不可达"
 )
+_TIMED = (
+    r"(?:Connection |Operation )?[Tt]im\w{2,5}[ -]?out|Die Wartezeit für die Verbindung"
+    r"|Connexion terminée par expiration|Expiré|Expiró el tiempo|连接超时|接続がタイムアウト"
+)
+_WHY = rf"(?P<why>{_REFUSED}|{_NO_ROUTE}|{_TIMED})"
 _PEER, _PORT = r"(?P<peer>[\w.:-]{1,100}?)", r"(?P<port>\d{1,5})"
 _ADDRESS = r"(?: [\[(][0-9a-fA-F:.]{2,45}[\])])?"  # of a name
 _FAILED = tuple(
     re.compile(pattern + _WHY)
     for pattern in (
         rf"nc: connect to {_PEER}{_ADDRESS} port {_PORT} .{{0,20}}failed: ",
+        rf"nc: connect to {_PEER}{_ADDRESS} port {_PORT} \(\w{{2,6}}\) (?=timed out: )",  # -w, of OpenBSD
         rf"curl: \(\d{{1,2}}\) .{{0,20}}[cC]onnect to {_PEER} port {_PORT}.{{0,40}}?: ",
         rf"bash: (?:line \d{{1,4}}: )?/dev/tcp/{_PEER}/{_PORT}: ",
         rf"(?:\(UNKNOWN\) )?{_PEER}{_ADDRESS} {_PORT} \([\w?-]{{1,20}}\) : ",
@@ -47,12 +55,22 @@ _NMAP = re.compile(r"Nmap scan report for ([\w.-]{1,100})(?: \(([0-9a-fA-F:.]{2,
 _STATE = re.compile(r"(\d{1,5})/(?:tcp|udp)\s{1,12}(open|closed|filtered)\b")
 _GREPPABLE = re.compile(r"Host: (\S{2,60}) \(([\w.-]{0,100})\)\s{1,8}Ports: (.{1,2000})$")
 _GREPPED = re.compile(r"(\d{1,5})/(open|closed|filtered)/tcp/")
+# What a command prints that only tells whether it worked: `timeout 5 bash -c '</dev/tcp/H/P' && echo A || echo B`,
+# `nc -z H P && echo A || echo B`, or `; echo $?`. Its name holds the command.
+_ASKED = re.compile(
+    r"(?:dev_tcp_(?P<peer>[\w.-]{1,100}?)_(?P<port>\d{2,5})"
+    r"|(?:^|_)ncat?_(?:-{1,2}[\w-]{1,20}_(?:\d{1,3}_)?){0,6}(?P<peer2>[\w.-]{2,100}?)_(?P<port2>\d{2,5}))"
+    r"(?P<rest>(?:_2?_?(?:dev_null)?(?:_2_1)?){0,2}_echo(?:_[\w-]{1,40}?)?(?:_echo_[\w-]{1,40})?)$"
+)
+_ECHOED = re.compile(r"_echo_([\w-]{1,40}?)_echo_([\w-]{1,40})$")
 _STATES = {"open": "", "closed": "refused", "filtered": "timed out"}  # nmap(1)
 
 
 def fits(head: str, name: str) -> bool:
     if " NCCL " in head or "[rank" in head:
         return False
+    if len(head) < 200 and _echoed(head, name) is not None:
+        return True
     if _TELNET.search(head[:4096]):
         return True
     shapes = (*_FAILED, *_OPENED, _NMAP, _GREPPABLE)
@@ -71,18 +89,39 @@ def read(text: str) -> Settings:
             found += report[1]
         elif one and (port := one["port"]) and int(port) < 65_536:
             found.append(Reach(clean(one["peer"]), int(one["port"]), _kind(one.groupdict().get("why") or "")))
+    word = text.strip()
+    if not found and re.fullmatch(r"[\w -]{1,60}", word):
+        found.append(Reach("", 0, word))  # what it was asked, only the command tells: see named
     if not found:
         raise refuse("what nc prints of a connection", text)
     return Settings(reaches=tuple(found[:5000]))
 
 
 def named(facts: Settings, path: str) -> Settings:
-    """The port that telnet was asked for: only its command tells it."""
+    """The port that telnet was asked for: only its command tells it. So it is with a command that echoes a word."""
+    name = path.rpartition("/")[2]
+    if len(facts.reaches) == 1 and not facts.reaches[0].peer:
+        told = _echoed(facts.reaches[0].why, name)
+        return replace(facts, reaches=() if told is None else (told,))
     asked = re.search(r"telnet_([\w.-]{1,100}?)_(\d{2,5})(?:_|$|\.)", path)
     if asked is None or int(asked[2]) > 65_535:
         return facts
     tries = (replace(one, peer=asked[1], port=int(asked[2])) if one.port == 0 else one for one in facts.reaches)
     return replace(facts, reaches=tuple(tries))
+
+
+def _echoed(text: str, name: str) -> Reach | None:
+    """Whether the port answered, by the word for it or the exit status: 124 is that of timeout(1)."""
+    asked, word = _ASKED.search(name), re.sub(r"[^\w-]+", "_", text.strip())
+    if asked is None or not word:
+        return None
+    peer, port = asked["peer"] or asked["peer2"], int(asked["port"] or asked["port2"])
+    words = _ECHOED.search(asked["rest"])
+    if words is not None and word in words.groups():
+        return Reach(peer, port, "" if word == words[1] else "timed out")
+    if words is None and re.fullmatch(r"\d{1,3}", word):
+        return Reach(peer, port, "" if word == "0" else "timed out" if word == "124" else "refused")
+    return None
 
 
 def _nmap(line: str, peer: str) -> tuple[str, list[Reach]] | None:
@@ -103,7 +142,9 @@ def _kind(why: str) -> str:
     low = why.lower()
     if not low:
         return ""
-    return "refused" if "refused" in low else "no route" if "route" in low or "unreachable" in low else "timed out"
+    if re.search(_REFUSED, why, re.I):
+        return "refused"
+    return "no route" if re.search(_NO_ROUTE, why, re.I) else "timed out"
 
 
 TOOL = Tool("reach", "host.settings", fits, read, quiet, host_in, named)
