@@ -127,8 +127,9 @@ def _asked_together(evidence: Evidence) -> Iterator[tuple[list[Seen], set[str]]]
     for seen in evidence.of("host.clock"):
         if seen.facts.told_at is None:
             continue
-        if ": " in seen.ref:
-            together.setdefault(seen.ref.rpartition(": ")[0], {}).setdefault(seen.node, seen)
+        # Of a part of a file, `FILE: gpu-017 part`, the file; one that tells of several nodes is the same for all.
+        whole = seen.ref.rpartition(": ")[0] if ": " in seen.ref else seen.ref
+        together.setdefault(whole, {}).setdefault(seen.node, seen)
         if seen.node:
             apart.setdefault(seen.node, seen)
     yield from ((list(some.values()), set()) for some in together.values() if len(some) > 2)

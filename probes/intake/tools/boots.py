@@ -58,7 +58,8 @@ def _fits(head: str, name: str) -> bool:
 
 def _of_boot(line: str) -> bool:
     """What people ask for beside uptime: the boot's id, who -b, last reboot."""
-    return bool(_BOOT_ID.fullmatch(line.strip()) or _WHO.match(line) or _LAST.match(line) or _LIST.match(line)) or (
+    known = _WHO.match(line) or _LAST.match(line) or _LIST.match(line) or _LOGIN.match(line)
+    return bool(known or _BOOT_ID.fullmatch(line.strip())) or (
         line.startswith(("wtmp begins", "IDX BOOT ID")) or bool(_SINCE.fullmatch(line))
     )
 
