@@ -260,6 +260,11 @@ def clean(text: str) -> str:
     return text.translate(_BAD)
 
 
+def without_escapes(text: str) -> str:
+    """Without the colours of a terminal, as far as there are few: they are no part of what a line says."""
+    return _ESCAPES.sub("", text) if 0 < text.count("\x1b") <= 16 * _MANY_ESCAPES else text
+
+
 def lines_of(text: str, limit: int = 8192) -> Iterator[str]:
     """Lines without their ends, each cut at `limit` characters so that no pattern meets a line without end."""
     for line in text.splitlines():

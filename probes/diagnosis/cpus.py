@@ -176,9 +176,33 @@ def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
     if nowhere is not None and len(named) == 1:  # settings of no known node are of the only one
         named[0].asked = named[0].asked or nowhere.asked
         named[0].cpus = named[0].cpus or nowhere.cpus
+        if set(evidence.nodes) <= {"", named[0].node}:
+            _add(named[0], found.pop(""))
     for here in found.values():
         here.quotas = together(here.quotas)
     return found
+
+
+def _add(here: NodeCpu, nowhere: NodeCpu) -> None:
+    """What files tell that name no node, where all others name one and the same."""
+    for name in ("pressure", "use", "runnable", "load1", "late_waits", "env"):
+        if getattr(here, name) is None and (value := getattr(nowhere, name)) is not None:
+            setattr(here, name, value)
+            if name in nowhere.refs:
+                here.refs[name] = nowhere.refs[name]
+    for pid, one in nowhere.runners.items():
+        there = here.runners.setdefault(pid, one)
+        for part in ("cpu", "delay", "preempted", "threads", "rank"):
+            if getattr(there, part) is None:
+                setattr(there, part, getattr(one, part))
+        if there.delay == one.delay:
+            there.of_wanted = one.of_wanted
+        there.mask, there.args = there.mask or one.mask, there.args or one.args
+        there.seen_on |= one.seen_on
+        there.running = max(there.running, one.running)
+    here.quotas += nowhere.quotas
+    here.full |= nowhere.full
+    here.free |= nowhere.free
 
 
 def _ranks(evidence: Evidence, of: object) -> None:
@@ -255,7 +279,7 @@ def _process(here: NodeCpu, one: Process, ref: str) -> None:
 
 def _mask(here: NodeCpu, mask: Mask, ref: str) -> None:
     there = here.runners.setdefault(mask.pid, Runner(mask.pid, mask.comm or "process", ref=ref))
-    there.mask = mask.cpus
+    there.mask, there.comm = mask.cpus, there.comm or mask.comm
 
 
 VERY_LATE = 60.0  # percent of the time that a thread waits for a CPU; judgement: below, a rank is slow, not gone

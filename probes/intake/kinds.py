@@ -15,7 +15,7 @@ from probes.catalog._log_timings import tells_times
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.catalog._stack_native import is_native
-from probes.core import clean, lines_of
+from probes.core import clean, lines_of, without_escapes
 from probes.intake.by_rank import marked
 from probes.intake.container_tables import is_table
 from probes.intake.exported_logs import lines_in, lines_of_rows
@@ -121,7 +121,7 @@ def kind_of(item: Item) -> Known | Other:
 
 
 def _of_bytes(data: bytes, item: Item) -> Known | Other:
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    text = without_escapes(data.decode("utf-8", "replace").replace("\r\n", "\n"))
     status = _STATUS.match(text[:HEAD])
     if status:
         if (status[1] or status[2]) != "200":

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from probes.catalog._flight_recorder_apart import Apart
 from probes.catalog._flight_recorder_decode import Refused
-from probes.core import ParseError, Reading, sections
+from probes.core import ParseError, Reading, sections, without_escapes
 from probes.intake import captures, samples
 from probes.intake.brought import Brought, DumpFile
 from probes.intake.by_node import items_by_node
@@ -154,9 +154,11 @@ class _Sorter(Reader):
 
     def _pasted(self, item: Item, nested: int) -> bool:
         """Whether it is several files that somebody pasted or collected into one: then each was taken by itself."""
-        if item.binary or b"\0" in item.head or not parts_of(item.head.decode("utf-8", "replace")):
+        if item.binary or b"\0" in item.head or not parts_of(without_escapes(item.head.decode("utf-8", "replace"))):
             return False
-        parts = parts_of(whole_text(item, item.upto(HEAD).decode("utf-8", "replace").replace("\r\n", "\n")))
+        parts = parts_of(
+            without_escapes(whole_text(item, item.upto(HEAD).decode("utf-8", "replace").replace("\r\n", "\n")))
+        )
         before, count = len(self.brought.unread), 0
         again: Counter[tuple[str, str]] = Counter()
         for part in parts[:MOST_PASTED]:

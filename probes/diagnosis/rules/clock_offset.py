@@ -94,8 +94,8 @@ def _off(evidence: Evidence) -> Iterator[tuple[Seen, str, bool]]:
 
 
 def _two(evidence: Evidence, told: set[str]) -> Iterator[tuple[Seen, str, bool]]:
-    """Of two nodes that were asked together none is the odd one: it is the one that the rendezvous drops, or whose clock
-    follows no source, or it is not known."""
+    """Of two nodes that were asked together none is the odd one: it is the one that the rendezvous drops, or whose
+    clock follows no source, or it is not known."""
     unkept = {seen.node for seen, _ in evidence.findings("host.clock_unsynchronised")}
     lost = {
         node_called(evidence, host) or host

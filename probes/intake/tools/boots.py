@@ -56,7 +56,9 @@ def _fits(head: str, name: str) -> bool:
     if len(lines) == 2 and time_in(first) is not None and "uptime" in name.lower():  # `date; uptime -s`
         first = lines.pop()
     short = len(lines) == 1 and ("uptime" in name.lower() or "boot" in name.lower())
-    return short and bool(_SINCE.fullmatch(first) or (_PRETTY.fullmatch(first) and len(first) > 4))
+    if len(lines) == 1 and (told := _PRETTY.fullmatch(first)) and any(told.groups()):
+        return True
+    return short and bool(_SINCE.fullmatch(first))
 
 
 def _of_boot(line: str) -> bool:

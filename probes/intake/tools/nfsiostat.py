@@ -5,7 +5,8 @@ Each report has a block a mount, with a line of numbers below the heading of rea
     read:     ops/s    kB/s    kB/op    retrans    avg RTT (ms)    avg exe (ms)    avg queue (ms)    errors
               0.200   3.200   16.000   0 (0.0%)           1.167           1.333             0.033  0 (0.0%)
 
-Source   nfsiostat(8) of nfs-utils 1.3 to 2.6; older ones have no queue and no errors. The first report is since the mount
+Source   nfsiostat(8) of nfs-utils 1.3 to 2.6; older ones have no queue and no errors.
+         The first report is since the mount
 Units    s
 Shape    facts host.nfs_times: the last report of each mount
 Errors   ParseError when no row stands below such a heading
