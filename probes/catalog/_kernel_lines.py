@@ -19,6 +19,7 @@ from probes.core import lines_of
 _FACILITIES = {"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"}
 _LEVELS = {"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"}
 LONGEST_UP_S = 1e10  # since boot: more is no time
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -109,10 +110,11 @@ def _bracket(rest: str, clock: Clock) -> Line | None:
         message = text.partition(" kernel: ")[2] if " kernel: " in text[:90] else text
         return Line(clock.wall(mono), mono, f"[{word}]", message.strip())
     try:
-        at = datetime.strptime(_in_english(word), "%b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
+        told = datetime.strptime(_in_english(word), "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)
     except ValueError:
         return None
-    return Line(None, at, word, text.strip())  # without a time zone
+    # without a time zone; in English, as whoever compares it with others expects
+    return Line(None, told.timestamp(), word if word[:3] in _DAYS else f"{told:%a %b %d %H:%M:%S %Y}", text.strip())
 
 
 _DATED = re.compile(r"[^\W\d]{1,10}\.? {1,2}(\d{0,2}[^\W\d]{1,9})\.? {1,2}(\d{1,2} \d\d:\d\d:\d\d \d{4})")

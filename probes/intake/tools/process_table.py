@@ -15,10 +15,14 @@ from probes.intake.tools._load import load, process
 from probes.intake.tools._text import host_in, number, refuse, whole
 
 MOST = 4096
-_SUMMARY = re.compile(r"^%?Cpu\(s\):(.{10,160})$")
+_SUMMARY = re.compile(r"^%?C[Pp][Uu]\(s\) ?:(.{10,160})$")
 _RUNNING = re.compile(r"(\d{1,7}) running")
-_PART = re.compile(r"([\d.]{1,6})[ %]{1,2}(us|sy|ni|id|wa|hi|si|st)\b")
-_LOADS = re.compile(r"[Ll]oad averages?: ([\d.]{1,9}),? {1,2}([\d.]{1,9}),? {1,2}([\d.]{1,9})")
+_PART = re.compile(r"(\d{1,3}(?:[.,]\d{1,2})?)[ %]{1,2}(us|sy|ni|id|wa|hi|si|st)\b")
+_LOADS = re.compile(
+    r"[Ll]oad averages?: (\d{1,6}(?:[.,]\d\d)?),? {1,2}(\d{1,6}(?:[.,]\d\d)?),? {1,2}(\d{1,6}(?:[.,]\d\d)?)"
+)
+# The last column of top and ps in German, French, Spanish, Italian and Portuguese.
+_ABROAD = ("BEFEHL", "COM.", "COMMANDE", "ORDEN", "COMANDO", "CMND")
 _HTOP = re.compile(r"\bTasks: \d{1,7}, \d{1,7} thr(?:, \d{1,7} kthr)?; (\d{1,7}) running")
 _BAR = re.compile(r"(?:^|\s)(\d{1,4})\s?\[[|#*'\s]{0,200}(\d{1,3}(?:\.\d)?)%\]")  # of a CPU in htop
 _EACH = re.compile(r"^%?Cpu(\d{1,4})\s{0,4}:(.{10,160})$")  # top, after 1 was pressed: a line a CPU
@@ -32,7 +36,7 @@ _NAME = ("COMMAND", "CMD", "COMM", "ARGS", "UCMD")
 def columns(line: str) -> dict[str, int] | None:
     """Column name -> place, for the head of a table with processes and their CPU, or where and how many they are."""
     words = re.sub(r"[^\x20-\x7e]|\[|\]", " ", line[:1000]).split()
-    words = ["COMMAND" if word == "Command" else word for word in words]
+    words = ["COMMAND" if word == "Command" or word in _ABROAD else word for word in words]
     tells = (*_CPU, "PSR", "CPUID", *_THREADS)
     if {"%usr", "%wait", "%guest", "cswch/s"} & set(words):  # pidstat
         return None
@@ -64,7 +68,7 @@ def read(text: str) -> Load:
         if told := _HTOP.search(line[:400]):
             running = int(told[1])
         if found := _LOADS.search(line):
-            loads = tuple(number(one) for one in found.groups())
+            loads = tuple(number(one.replace(",", ".")) for one in found.groups())
         elif line.startswith(("Threads:", "Tasks:")):  # top -H: a row a thread
             each = each or int(line.startswith("Threads:"))
             running = int(told[1]) if (told := _RUNNING.search(line[:200])) else running
@@ -94,7 +98,7 @@ def read(text: str) -> Load:
 
 
 def _use(text: str) -> CpuUse | None:
-    part = {name: number(value) or 0.0 for value, name in _PART.findall(text)}
+    part = {name: number(value.replace(",", ".")) or 0.0 for value, name in _PART.findall(text)}
     if "id" not in part:
         return None
     user = part.get("us", 0.0) + part.get("ni", 0.0)
