@@ -210,3 +210,23 @@ def test_titans_table_tells_how_long_its_data_took() -> None:
     head = "step,time_metrics/end_to_end(s),time_metrics/data_loading(s),time_metrics/data_loading(%)\n"
     told = steps_in(head + "10,4.8,4.1,85.4\n20,4.9,4.2,85.7\n")
     assert told.splitlines()[0] == "step 10 step_time 4.800000 s data_time: 4.100000 s"
+
+
+# Two looks at one task
+
+
+def _looked(folder: Path, second: int) -> float:
+    (folder / "n7").mkdir()
+    for look, pid in ((1, 411), (2, second)):
+        (folder / "n7" / f"ps_{look}.txt").write_text(
+            f"  PID STAT WCHAN                          COMMAND\n  {pid} Dl   nfs_wait_bit_killable          python\n"
+        )
+    ranked = explain([folder]).diagnosis.ranked
+    return max((one.probability for one in ranked if one.hypothesis.cause == "host.storage_stall"), default=0.0)
+
+
+def test_a_task_that_waits_for_one_file_server_at_both_looks_is_stuck(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert _looked(tmp_path / "a", 411) > 0.5
+    assert _looked(tmp_path / "b", 412) < 0.4

@@ -21,6 +21,11 @@ def test_a_loop_over_processes_tells_threads_masks_and_ranks() -> None:
     assert (second.pid, second.threads) == (5122, 391)
 
 
+def test_a_name_of_a_value_is_no_name_of_a_process() -> None:
+    text = "pid 5121 threads: 211 OMP_NUM_THREADS=\npid 5122 threads: 211 OMP_NUM_THREADS=\n"
+    assert [(one.comm, one.threads) for one in process_lines.read(text).processes] == [("", 211), ("", 211)]
+
+
 def test_a_mask_of_bits_is_one_of_cpus() -> None:
     text = "pid=5121 comm=python3 nlwp=9 affinity=0xf0\npid=5122 comm=python3 nlwp=9 affinity=f\n"
     assert [one.mask for one in process_lines.read(text).processes] == ["4-7", "0-3"]

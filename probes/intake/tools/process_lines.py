@@ -73,7 +73,8 @@ def _row(line: str, meant: list[str]) -> Process | None:
         return None
     comm = next((pairs[name] for name in _COMMS if name in pairs), "")
     if not comm and (called := _COMM.match(told if told[:1].isspace() else f" {told}")):
-        comm = "" if told[called.end() : called.end() + 3].lstrip().startswith(("=", ":")) else called[1]
+        named = told[called.end() : called.end() + 3].lstrip().startswith(("=", ":")) or called[1].endswith(":")
+        comm = "" if named else called[1]
     state = _STATE.search(told)
     on = next((int(pairs[name]) for name in _ON if pairs.get(name, "x").isdecimal()), None)
     ran, waited, preempted = _unnamed(meant, rest) if meant and rest else (_ns(pairs, _RAN), _ns(pairs, _WAITED), None)
