@@ -181,6 +181,17 @@ def test_many_threads_that_sleep_are_normal(tmp_path: Path) -> None:
     assert found.cause != "cpu.thread_oversubscription"
 
 
+def test_threads_of_ranks_that_get_few_of_crowded_cpus_are_not_proven_to_crowd_them(tmp_path: Path) -> None:
+    """Whoever does is not seen, as from within a container: the same as above, but the ranks get a tenth of it."""
+    files = {
+        "ps.txt": ps_threads(70).replace("390.0", "39.0"), "loadavg.txt": "180.02 170.11 150.90 171/2400 9912\n",
+        "psi_cpu.txt": PRESSED, "env.txt": "PATH=/usr/bin\nHOME=/root\nNCCL_DEBUG=INFO\n",
+        "lscpu.txt": LSCPU.format(64, 64),
+    }  # fmt: skip
+    found = told(tmp_path, {f"{NODE}/{name}": text for name, text in files.items()})
+    assert found.share("cpu.thread_oversubscription") < 0.8
+
+
 def masks(*pairs: tuple[int, str]) -> str:
     return "".join(f"pid {pid}'s current affinity list: {cpus}\n" for pid, cpus in pairs)
 

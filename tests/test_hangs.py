@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from incidents.services.looking import WORKS
 from tests.support.people import manage
 from tests.support.server import BASE, Golden15
 from tests.support.sshd_nodes import Lab
@@ -80,6 +81,16 @@ def named(golden15: Golden15, cause: str, victim: int | None, seconds: float) ->
         raise AssertionError(f"not within {seconds} s: {cause} of rank {victim}; it is {verdict(golden15)}") from None
 
 
+def sampled(golden15: Golden15) -> list[tuple[str, str]]:
+    """(node, outcome) of each reading of py-spy's samples."""
+    query = (
+        "SELECT n.name, r.outcome FROM incidents_reading r JOIN incidents_node n ON n.id = r.node_id "
+        "WHERE r.probe = 'rank.profiles'"
+    )
+    with closing(sqlite3.connect(golden15.data / "golden15.sqlite3")) as database:
+        return [(str(node), str(outcome)) for node, outcome in database.execute(query)]
+
+
 def three(lab: Lab) -> list[Any]:
     return [lab.start(f"gpu-{number:03}") for number in (1, 2, 3)]
 
@@ -104,6 +115,8 @@ def test_a_hung_rank_is_named_with_its_node_and_the_reason(
         began = declare(golden15)
         named(golden15, CAUSES[case], victim, WITHIN_S * GUARD)
         print(f"{case} {victim}: {time.monotonic() - began:.1f} s")
+        if CAUSES[case] in WORKS:
+            until(lambda: sampled(golden15) == [(f"gpu-{victim + 1:03}", "ok")], 40, "the suspect to be sampled")
 
 
 @LONG

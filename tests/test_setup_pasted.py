@@ -182,3 +182,13 @@ def test_two_that_were_started_as_the_same_part_of_a_job_are_both_meant(tmp_path
     }
     found = told(tmp_path, files)
     assert (found.cause, found.subject) == ("fw.rendezvous_failed", {})
+
+
+def test_a_connection_over_loopback_that_is_reset_blames_no_interface(tmp_path: Path) -> None:
+    """It was there: a peer that ended reset it. So it looks where several nodes of a laboratory share one machine."""
+    reset = (
+        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:30371: "
+        "Connection reset by peer. This is typically caused by a remote worker hanging or bugs\n"
+    )
+    files = {f"n{node}/rank{node}.log": reset for node in (1, 2, 3)}
+    assert told(tmp_path, files).cause != "net.wrong_interface"

@@ -44,7 +44,8 @@ NO_INTERFACE = re.compile(r"(?i)no (?:usable )?(?:socket |listening |ip )?interf
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     failed = [one for one in evidence.job.said("bootstrap") if not one[0].secondary]
     failed += _tries(evidence)
-    failed += [one for one in evidence.job.said("peer_closed", "gloo_timeout") if address_kind(address(one[0].peer))]
+    # A connection that is reset was there: its address led to the peer.
+    failed += [one for one in evidence.job.said("gloo_timeout") if address_kind(address(one[0].peer))]
     wrong = list(_interface(evidence, failed))
     yield from wrong
     yield from _blocked(evidence, failed, bool(wrong))

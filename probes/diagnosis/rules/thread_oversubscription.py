@@ -14,6 +14,7 @@ from probes.diagnosis.log_evidence import node_of
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
 BESIDE = 25.0  # percent of each CPU that another program takes: then that is the cause; judgement
+FILLS = 40.0  # percent of each CPU that the job's own threads take where they are why it is crowded; judgement
 SLICE = 8  # CPUs: what a scheduler gives to a rank, and no mistake of a mask; judgement
 SPINS = 25.0  # percent of the samples in an OpenMP runtime itself; judgement
 WANTED = ("run delay of the ranks: none", "OMP_NUM_THREADS set to CPUs per rank, and the same load")
@@ -108,7 +109,9 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     # asks for far more threads than that by itself.
     each = max((one.threads or 0 for one in mine), default=0)
     own = max(asked, default=0) >= 2 * cpus or (cpus >= SLICE and each > 4 * cpus)
-    if (not many and not unset) or (held and not own):
+    # Threads that fill few of the CPUs crowd nobody: whoever does is not seen here, as from within a container.
+    elsewhere = 0 < used < FILLS * cpus
+    if (not many and not unset) or (held and not own) or elsewhere:
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]
     if unset:
