@@ -14,6 +14,7 @@ from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
 from probes.catalog._net_facts import Mask
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Reason, Seen
+from probes.diagnosis.joined_cpus import join
 from probes.diagnosis.looks import order_of
 from probes.diagnosis.quotas import together
 from probes.diagnosis.runners import Runner as Runner
@@ -177,32 +178,10 @@ def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
         named[0].asked = named[0].asked or nowhere.asked
         named[0].cpus = named[0].cpus or nowhere.cpus
         if set(evidence.nodes) <= {"", named[0].node}:
-            _add(named[0], found.pop(""))
+            join(named[0], found.pop(""))
     for here in found.values():
         here.quotas = together(here.quotas)
     return found
-
-
-def _add(here: NodeCpu, nowhere: NodeCpu) -> None:
-    """What files tell that name no node, where all others name one and the same."""
-    for name in ("pressure", "use", "runnable", "load1", "late_waits", "env"):
-        if getattr(here, name) is None and (value := getattr(nowhere, name)) is not None:
-            setattr(here, name, value)
-            if name in nowhere.refs:
-                here.refs[name] = nowhere.refs[name]
-    for pid, one in nowhere.runners.items():
-        there = here.runners.setdefault(pid, one)
-        for part in ("cpu", "delay", "preempted", "threads", "rank"):
-            if getattr(there, part) is None:
-                setattr(there, part, getattr(one, part))
-        if there.delay == one.delay:
-            there.of_wanted = one.of_wanted
-        there.mask, there.args = there.mask or one.mask, there.args or one.args
-        there.seen_on |= one.seen_on
-        there.running = max(there.running, one.running)
-    here.quotas += nowhere.quotas
-    here.full |= nowhere.full
-    here.free |= nowhere.free
 
 
 def _ranks(evidence: Evidence, of: object) -> None:
