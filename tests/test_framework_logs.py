@@ -293,8 +293,9 @@ def test_a_stopped_process_is_known_by_the_rank_among_its_arguments(tmp_path: Pa
 
     found = judged(tmp_path, {"ps.txt": table("rank", 1)}).verdict.hypothesis
     assert (found.cause, found.subject["rank"]) == ("fw.rank_stopped", 1)
-    same = judged(tmp_path / "lora", {"ps.txt": table("rank", 0)}).verdict.hypothesis
-    assert same.cause == "unknown", "a rank of LoRA is the same for all"
+    same = judged(tmp_path / "lora", {"ps.txt": table("rank", 0)}).verdict
+    assert "rank" not in same.hypothesis.subject, "a rank of LoRA is the same for all"
+    assert same.probability < 0.8
 
 
 def test_losses_that_transformers_prints_need_no_times_to_be_a_log(tmp_path: Path) -> None:

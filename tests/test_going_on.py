@@ -105,6 +105,8 @@ def test_a_kernel_line_of_months_before_the_look_leads_to_nothing(tmp_path: Path
     links = (
         "[Tue Aug  5 09:11:40 2025] mlx5_core 0000:37:00.0 ens1np0: Link down\n"
         "[Tue Aug  5 09:12:02 2025] mlx5_core 0000:37:00.0 ens1np0: Link up\n"
+        "[Tue Aug  5 09:13:40 2025] mlx5_core 0000:37:00.0 ens1np0: Link down\n"
+        "[Tue Aug  5 09:14:02 2025] mlx5_core 0000:37:00.0 ens1np0: Link up\n"
     )
     assert said(tmp_path, {"gn-1/dmesg.txt": links, "gn-1/date.txt": "Mon Jan  5 09:09:55 UTC 2026\n"})[0] == "unknown"
     links = links.replace("Tue Aug  5", "Mon Jan  5").replace("2025", "2026").replace("09:1", "08:1")

@@ -189,7 +189,7 @@ def test_a_number_in_a_name_is_not_always_a_rank(tmp_path: Path) -> None:
         (folder / name).write_text(text)
     for name in (f"pyspy.{pid}.txt", "slurm-4.out", "attempt_2.txt"):
         found = intake.read([tmp_path / name])
-        assert stacks(found) == [], name
+        assert [one.rank for one in stacks(found)] == [None], name
         assert unread(found) == {name: "a stack, but no file says of which rank"}
 
 

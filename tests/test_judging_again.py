@@ -50,7 +50,7 @@ def test_a_rule_is_asked_again_only_when_what_it_looked_at_has_changed(monkeypat
     assert asked == []
     newer = [seen_again(one) if one.probe == "rank.process" else one for one in found]
     again.diagnose(newer)
-    assert "stopped_rank" in asked and "hca_fault" not in asked
+    assert "stopped_rank" in asked and "congestion" not in asked
 
 
 def seen_again(one: Seen) -> Seen:

@@ -169,7 +169,7 @@ def test_a_write_that_fell_short_is_of_the_node_whose_disk_is_full(tmp_path: Pat
     full = judged(tmp_path / "a", {"df.txt": FULL, "run.log": RAISED}).verdict.hypothesis
     assert (full.cause, full.subject.get("node")) == ("host.disk_full", "w-2")
     room = judged(tmp_path / "b", {"run.log": RAISED}).verdict.hypothesis
-    assert (room.cause, room.subject.get("rank")) == ("fw.rank_exited", 3), "nothing says that a disk is full"
+    assert (room.cause, room.subject.get("node")) == ("host.disk_full", None), "most often so; nothing says where"
 
 
 CRASH = "[{day} 11:15:37 2025] python3.11[5512]: segfault at 18 ip 00007f0a sp 00007ffd error 4 in libz.so.1[7f0a+1d]"

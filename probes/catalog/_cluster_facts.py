@@ -103,6 +103,7 @@ MEANINGS: tuple[tuple[re.Pattern[str], re.Pattern[str], str], ...] = tuple(
         ("TaintManagerEviction|DeletionByTaintManager|NodeControllerEviction", "", "tainted"),
         ("^Error$", r"exit code (?!0\b|143\b|130\b)\d{1,3}\b", "failed"),  # 128 + SIGTERM or SIGINT: somebody ended it
         ("DeadlineExceeded", "", "deadline"),
+        ("", "active longer than specified deadline", "deadline"),  # a job's condition, whatever its reason is called
         ("Suspended|JobSuspended", "", "suspended"),
         ("EvictionByEvictionAPI|^Evicted$|ScaleDown", "", "evicted"),
     )

@@ -53,6 +53,7 @@ class Tracebacks:
         self._open: dict[tuple[int | None, str], _Open] = {}
         self._chain: set[tuple[int | None, str]] = set()
         self._spawned: int | None = None  # whose traceback follows
+        self._wrote: set[tuple[int | None, str]] = set()
 
     def take(self, line: Line) -> LogEvent | None:
         """The event, when this line is the one that names the exception."""
@@ -70,6 +71,10 @@ class Tracebacks:
                 self._chain.add(key)
             return None
         block = self._open.get(key)
+        if block is None and key not in self._wrote and (frame := _FRAME.match(line.text)) and frame[3]:
+            block = self._open[key] = _Open(line)  # whoever copied it left its head out
+        if len(self._wrote) < OPEN and line.text.strip(" ."):
+            self._wrote.add(key)
         if block is None:
             return None
         if frame := _FRAME.match(line.text):

@@ -98,6 +98,9 @@ SHAPES = (
     shape("credential", "icket not yet valid", name="Ticket not yet valid"),
     shape("credential", "ertificate is not yet valid", name="certificate is not yet valid"),
     shape("agent_signal", "death signal", r"Received (?:Signals\.)?(?P<name>SIG\w{2,8}|\d{1,2}) death signal"),
+    # Megatron-LM with --exit-signal-handler, which then saves and ends
+    shape("agent_signal", "exiting program after receiving", r"exiting program after receiving (?P<name>SIG\w{2,8})"),
+    shape("agent_signal", "Detected KeyboardInterrupt", name="SIGINT"),  # Lightning
     shape("agent_signal", "got signal", r"SignalException: Process (?P<pid>\d{1,9}) got signal: (?P<name>\d{1,2})"),
     shape(
         "ranks_restarted",
@@ -167,6 +170,19 @@ SHAPES = (
         r"process rank (?P<about>\d{1,7}) with PID \d{1,9} on node (?P<peer>\S{1,120}) exited on signal "
         r"(?P<signal>\d{1,2})",
     ),
+    # Composer's launcher (composer/cli/launcher.py): the first that it saw end, then how each ended
+    shape(
+        "torchrun_failure",
+        "crashed with exit code",
+        r"Rank (?P<about>\d{1,7}) crashed with exit code (?P<code>-?\d{1,4})",
+    ),
+    # Ray: what a worker's node says of its end (raylet, and ActorDiedError)
+    shape(
+        "torchrun_failure",
+        "Worker exit type: SYSTEM_ERROR",
+        r"Worker IP address: (?P<host>[0-9a-f.:]{3,45}) .{0,80}?Worker PID: (?P<pid>\d{1,10}) "
+        r"(?P<name>Worker exit type: SYSTEM_ERROR)",
+    ),
     # torch.distributed.run and torch/distributed/launcher/api.py, before any rank writes
     shape("launched", "Setting OMP_NUM_THREADS environment variable"),
     shape("launched", "Starting elastic_operator"),
@@ -193,6 +209,8 @@ def marked(found: LogEvent) -> LogEvent:
         return dataclasses.replace(found, name=name)
     if found.kind == "torchrun_failure":
         sent = found.more.get("signal")
+        if found.code is not None and found.code > 128:  # as a shell tells it: 139
+            sent = found.code - 128
         code = -sent if isinstance(sent, int) else found.code
         if code is None and found.name.startswith("SIG"):  # as torch.multiprocessing tells it
             code = -getattr(signals.Signals, found.name, signals.SIGKILL)

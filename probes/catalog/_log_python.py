@@ -12,12 +12,14 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from probes.catalog import _log_launchers, _log_room
+from probes.catalog import _log_launchers, _log_phases, _log_room
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
+from probes.catalog._log_phases import wait_ms
 from probes.catalog._log_shapes import first, shape
 
 NAN_CHECK = "NaN check"
+ENDS_ON_NAN = "ends on NaN"
 
 _CUDA = (
     shape(
@@ -100,7 +102,12 @@ _SYSTEM = (
     shape("too_many_files", "Too many open files"),
     shape("nccl_frame", " nccl", r"(?:@ {1,8}0x[0-9a-f]{1,16} {1,8}| in )(?P<name>nccl[A-Z]\w{2,80})(?= ?\(|$)"),
     shape("nccl_frame", " nccl", r"^ {0,4}\d{1,3} {1,4}0x[0-9a-f]{8,16} (?P<name>nccl[A-Z]\w{2,80})\(\)"),  # UCX
-    shape("nccl_frame", "libnccl", r"libnccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),
+    shape(  # a backtrace of UCX, or of a debugger, of a library without symbols for its own name
+        "nccl_frame",
+        " nccl",
+        r"^\s{0,8}#?\d{1,3}\s{1,4}(?:0x[0-9a-f]{4,16}\s{1,4})?(?:in )?(?P<name>p?nccl[A-Z]\w{2,80})(?: ?\(|\+0x)",
+    ),
+    shape("nccl_frame", "ccl.so", r"lib[nr]ccl\.so[\w.]{0,20}(?:\((?P<name>[A-Za-z_]\w{0,120}))?"),
 )
 
 _LOADER = (
@@ -131,7 +138,7 @@ _SHORT = (
 )
 # Words of who prepares data and counts it: "tokenizing: 200/100000 documents", "Preprocessed 4000 of 90000".
 _PREPARES = (
-    r"(?P<name>(?i:tokeni[sz]|preprocess|indexing|packing|evaluat|validat)\w{0,4})\b[^\d\n]{0,60}"
+    r"\b(?P<name>(?i:(?:tokeni[sz]|preprocess|indexing|packing|evaluat|validat)\w{0,4}|e?val))\b[^\d\n]{0,60}"
     r"(?P<done>\d[\d,.]{0,14}[kMGT]?) ?(?:/|of) ?(?P<total>\d[\d,.]{0,14}[kMGT]?)"
 )
 _SAVE = (
@@ -149,13 +156,6 @@ _FILE_OF_IT = (
     r"\d(?: ?[kKMGT]i?B)? ?(?:/ ?\d|of \d|%)"
 )
 
-# A part of the work in which ranks meet, with its time: "reward gather 21.8s", "all_reduce of metrics took 512 ms".
-_PHASE = (
-    r"(?i:(?P<name>(?:all[-_]?)?(?:gather|reduce|scatter)|broadcast|barrier|sync)\w{0,12})\b[^,;|\n]{0,60}?"
-    r"(?<![\d.])(?P<took>\d{1,6}(?:\.\d{1,6})?) ?(?P<unit>ms|s|sec|secs|seconds)\b(?!/)"
-)
-_A_PHASE = re.compile(_PHASE)
-
 _ONE_STEP = re.compile(_STEP)
 
 _SCALE_GONE = (
@@ -164,11 +164,18 @@ _SCALE_GONE = (
 )
 
 _WORDS = (
+    *_log_phases.FIRST,
     # TORCH_NCCL_NAN_CHECK: NanCheck.cu asserts on the GPU that what a collective is given is a number.
     shape("nan", "heckForN", r"heckForNa[nN]", name=NAN_CHECK),
     shape("nan", "NanCheck.cu", name=NAN_CHECK),
+    # What ends a rank of its own accord: Megatron (pretrain_gpt.py, rerun_state_machine.py), Lightning's
+    # terminate_on_nan and detect_anomaly, clip_grad_norm_ with error_if_nonfinite
+    shape("nan", "ound NaN in", r"\b[Rr]ank (?P<rank>\d{1,7})\b.{0,120}?\bfound NaN in ", name=ENDS_ON_NAN),
+    shape("nan", "_step` is", r"returned in `\w{1,20}_step` is (?:nan|inf)", name=ENDS_ON_NAN),
+    shape("nan", "it cannot be clipped", r"non-finite, so it cannot be clipped", name=ENDS_ON_NAN),
+    shape("nan", "returned nan values", r"Function '\w{1,60}' returned nan values", name=ENDS_ON_NAN),
     shape("nan", "NaN", r"\bNaNs?\b"),
-    shape("nan", "nan", r"(?<![\w./])nan(?:\.0\b)?(?! iterations)(?![\w./])"),  # Lightning's bar: nan.0
+    shape("nan", "nan", r"(?<![\w./])nan(?:\.0\b)?(?! iterations)(?!\w|[./]\w)"),  # Lightning's bar: nan.0
     shape("nan", "nan iterations", r"nan iterations: {0,8}[1-9]"),  # Megatron counts them in every line
     shape("nan", "oss scale", r"(?i:loss scale already at minimum|minimum loss scale reached)", name="loss scale"),
     # A scale of 1 or less scales nothing any more: apex, fairseq, DeepSpeed. The first overflows of a run are as usual.
@@ -204,10 +211,14 @@ _WORDS = (
         )
         for word in ("step", "iter", "iteration")
     ),
-    *(shape("progress", word, _PREPARES) for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat")),
+    *(
+        shape("progress", word, _PREPARES)
+        for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat", "val ")
+    ),
+    shape("progress", "batch=", r"^\[(?P<name>batch)=(?P<seq>\d{1,12})/\d{1,12}\]:"),  # Composer
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
     *(shape("progress", word, _SHORT) for word in ("it=", "s=", "upd", "atch")),
-    *(shape("phase_time", word, _PHASE) for word in ("ather", "educe", "catter", "roadcast", "arrier", "sync")),
+    *_log_phases.SHAPES,
 )
 
 SHAPES = _CUDA + _log_launchers.SHAPES + _CRASHES + _log_room.SHARED + _LOADER + _log_room.DISK + _SYSTEM + _WORDS
@@ -266,8 +277,9 @@ def read(line: Line) -> LogEvent | None:
         return None
     if found.kind == "memlock" and isinstance(kib := found.more.get("kib"), int):
         return dataclasses.replace(found, more={"bytes": kib * 1024})
-    if found.kind in ("progress", "phase_time") and (phase := _A_PHASE.search(line.text[:2000])):
-        found = dataclasses.replace(found, more={**found.more, "wait_ms": _ms(phase["took"], phase["unit"])})
+    waited = wait_ms(line.text[:2000]) if found.kind in ("progress", "phase_time") else None
+    if waited is not None:
+        found = dataclasses.replace(found, more={**found.more, "wait_ms": waited})
     if found.kind == "progress" and found.name.lower() == "epoch" and not _A_STEP.search(line.text[:2000]):
         return found  # how long an epoch took is another matter
     if found.kind == "progress" and "step_ms" not in found.more and (took := _TOOK.search(line.text[:2000])):

@@ -64,6 +64,11 @@ WORDS = (
         "graph has changed", "CSAN detected", "CUDASanitizerErrors", "not used in producing", "disagreement between",
         "DistributedOperationException", "All shapes ", "terminated with",
         "retry count exceeded", "connect() to ", "nable to find address", "ailed to create ", "some locked memory",
+        "crashed with exit code", "Worker exit type", "librccl", " nccl", "exiting program after",
+        "Detected KeyboardInterrupt",
+        "active longer than specified", "type=cancel", "type=timeout", "equeing job", "equeuing job", "equeued S",
+        "this job is ", "Job_id=", "condor_rm", "Job was evicted", "deleted_by",
+        "ancel", "by user", "by the user",
         "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (
@@ -81,6 +86,7 @@ WORDS = (
     )),
     ("words", 4, 4, (
         "NaN", "nan", "inf", "heckForN", "NanCheck", "nf in ", "non-finite", "oss scale", "verflow", "OVERFLOW",
+        "_step` is", "returned nan values",
         "heckpoint", "CHECKPOINT", "state_dict", "state dict", "aving ",
         "izer state", "izer_state", ".pt", ".ckpt", ".safetensors", ".distcp", ".zarr", "_states",
     )),
@@ -94,7 +100,7 @@ WORDS = (
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "extension module", "ninja build", "uilding ", "Time to load",
         "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
-        "ndexing", "acking",
+        "ndexing", "acking", "eval", "val ", "Val ",
     )),
     ("words", 1, 3, (
         "float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch", "it=", "s=", "upd", "atch",

@@ -78,6 +78,47 @@ SHAPES = (
     shape("scheduler_kill", "TERM_SWAP", r"\bTERM_SWAP(?:LIMIT)?\b", name=KILLED),
     # Ray: JobInfo of a job that was stopped (dashboard/modules/job/common.py)
     shape("scheduler_kill", "ntentionally stopped", r"Job was intentionally stopped", name="CANCELLED"),
+    # Slurm's mail, HTCondor's log of a job (condor_rm, eviction), Grid Engine's qacct
+    shape(
+        "scheduler_kill",
+        "Job_id=",
+        r"Slurm .{0,20}Job_id=(?P<step>\S{1,40}) .{0,400}, "
+        r"(?P<name>TIMEOUT|CANCELLED|PREEMPTED|NODE_FAIL|OUT_OF_MEMORY)\b",
+    ),
+    shape("scheduler_kill", "condor_rm", r"\bvia condor_rm\b", name="CANCELLED"),
+    shape("scheduler_kill", "Job was evicted", r"^004 \(.{1,60} Job was evicted", name="PREEMPTED"),
+    shape("scheduler_kill", "deleted_by", r"^deleted_by {1,20}(?!NONE\b)\w", name="CANCELLED"),
+    # Kubernetes' jobs and Kubeflow's: activeDeadlineSeconds
+    shape("scheduler_kill", "active longer than specified deadline", name="TIME LIMIT"),
+    # Flux (flux-job(1)): the exception that ended it
+    shape("scheduler_kill", "type=cancel", r"exception\W{1,4}type=cancel\b", name="CANCELLED"),
+    shape("scheduler_kill", "type=timeout", r"exception\W{1,4}type=timeout\b", name="TIME LIMIT"),
+    # Lightning (connectors/signal_connector.py) and submitit (core/job_environment.py), told by Slurm before its limit
+    shape("scheduler_kill", "equ", r"(?i:\brequeu?ing job \d|\brequeued slurm job)", name="JOB REQUEUE"),
+    shape(
+        "scheduler_kill",
+        "this job is timed-out",
+        r"Caught signal SIG\w{2,8} on \S{1,120}: this job is",
+        name="TIME LIMIT",
+    ),
+    shape(
+        "scheduler_kill",
+        "this job is preempted",
+        r"Caught signal SIG\w{2,8} on \S{1,120}: this job is",
+        name="PREEMPTED",
+    ),
+    # Services of clouds and trackers of experiments
+    *(
+        shape(
+            "scheduler_kill",
+            word,
+            r"(?i:\bcancell?ation request(?:ed)? (?:received )?(?:from|by) (?:the )?user"
+            r"|\b(?:cancell?ed|aborted|stopped|killed|terminated) by (?:the )?user\b"
+            r"|\b(?:job|run|experiment|workload|trial) (?:was |has been |is |got )?(?:manually )?cancell?ed\b)",
+            name="CANCELLED",
+        )
+        for word in ("ancel", "by user", "by the user")
+    ),
     shape("scheduler_kill", "TERM_RUNLIMIT", name="TIME LIMIT"),
     shape("scheduler_kill", "TERM_DEADLINE", name="TIME LIMIT"),
     shape("scheduler_kill", "TERM_WINDOW", name="TIME LIMIT"),

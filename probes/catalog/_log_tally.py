@@ -12,7 +12,7 @@ import dataclasses
 from datetime import UTC, datetime
 
 from probes.catalog._log_events import LogEvent
-from probes.catalog._log_python import NAN_CHECK
+from probes.catalog._log_python import ENDS_ON_NAN, NAN_CHECK
 from probes.catalog._log_runs import run_of
 from probes.catalog._log_shapes import least_ms
 
@@ -63,7 +63,7 @@ def _key(event: LogEvent) -> object:
         host, pid = event.more.get("host"), event.more.get("of_pid")
         return event.rank, event.name, event.where, event.code, event.more.get("direction"), host, pid
     if event.kind == "nan":
-        return event.rank, event.name if event.name in (NAN_CHECK, "loss scale") else ""
+        return event.rank, event.name if event.name in (NAN_CHECK, ENDS_ON_NAN, "loss scale") else ""
     alike = (event.rank, event.about, event.peer, event.seq, event.op, event.group, event.code, event.name)
     # Addresses and times in a text that no group took apart make two warnings differ: then they are two.
     return *alike, event.where, *(event.more.get(key) for key in ("channel", "comm", "host", "of_pid", "run"))

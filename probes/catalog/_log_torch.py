@@ -84,7 +84,7 @@ _WATCHDOG = (
     shape(
         "preparing",
         "uild",
-        r"(?i:\bbuild(?:ing)?\b(?: \w{1,20}){0,3} (?:ind(?:ex|ices)|index mapping|sample-idx|shuffle-idx|doc-idx)\b)",
+        r"(?i:\bbuild(?:ing)?\b(?: \w{1,20}){0,6} (?:ind(?:ex|ices)|index mapping|sample-idx|shuffle-idx|doc-idx)\b)",
     ),
     shape("compiling", "AUTOTUNE", r"AUTOTUNE (?P<name>\w{1,40})\("),
     shape("stream_race", "CSAN detected", r"CSAN detected a possible data race"),

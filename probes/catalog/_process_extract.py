@@ -91,7 +91,7 @@ def extracts_of(text: str) -> list[Extract]:
     found: dict[int, Extract] = {}
     ticks: float | None = None
     if text.startswith("Name:\t"):
-        pid = re.search(r"\nPid:\t(\d{1,10})\n", text[:65536])
+        pid = re.search(r"\n(?:Pid|Tgid):\s{1,8}(\d{1,10})\n", text[:65536])
         parts = [(int(pid[1]), "status", text)] if pid else []
     else:
         told = _TICKS.search(text[:400])

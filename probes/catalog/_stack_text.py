@@ -18,6 +18,7 @@ from probes.core import ParseError, clean, lines_of
 MOST_THREADS, MOST_FRAMES = 256, 200
 _PROCESS = re.compile(r"Process (\d{1,10}): ")
 _SPY_THREAD = re.compile(r'Thread (0[xX][0-9a-fA-F]{1,16}|\d{1,20}) \(([a-z+]{1,20})\)(?:: "(.{0,200})")?')
+SPY_MAIN = re.compile(r'^Thread (?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}) \([a-z+]{1,20}\): "MainThread"$', re.M)
 _FAULT_THREAD = re.compile(
     r"(?:Current thread|Thread) 0x([0-9a-fA-F]{1,16}) (?:\[(.{0,64})\] )?\(most recent call first\):"
 )
@@ -31,7 +32,7 @@ def stacks_of(text: str) -> tuple[ProcessStack, ...]:
         return native_stacks(text)
     if start in ("[", "{"):
         return (py_spy_json(text),)
-    if _PROCESS.match(text.lstrip()) or "\nProcess " in text:
+    if _PROCESS.match(text.lstrip()) or "\nProcess " in text or SPY_MAIN.search(text):
         return py_spy_text(text)
     if "(most recent call first):" in text:
         return (faulthandler(text),)
@@ -50,6 +51,9 @@ def py_spy_text(text: str) -> tuple[ProcessStack, ...]:
     found: list[tuple[int, list[tuple[re.Match[str], list[Frame]]], list[str]]] = []
     for line in lines_of(text):
         begin, thread = _PROCESS.match(line), _SPY_THREAD.fullmatch(line.rstrip())
+        if thread and _begins(thread, found[-1][1] if found else None):
+            number = int(thread[1]) if thread[1].isdecimal() and int(thread[1]) < 2**31 else 0
+            found.append((number, [], []))
         if begin:
             found.append((int(begin.group(1)), [], []))
         elif found and thread:
@@ -67,6 +71,13 @@ def py_spy_text(text: str) -> tuple[ProcessStack, ...]:
         why = "" if threads else clean("; ".join(errors))[:300] or "py-spy printed no thread"
         processes.append(_process(pid, "py-spy", [_spy_thread(head, frames, pid) for head, frames in threads], why))
     return tuple(processes)
+
+
+def _begins(thread: re.Match[str], before: list[tuple[re.Match[str], list[Frame]]] | None) -> bool:
+    """Whether a main thread is of another look, of which the first two lines were left out."""
+    if thread[3] != "MainThread":
+        return False
+    return before is None or any(head[3] == "MainThread" for head, _ in before)
 
 
 def _spy_thread(head: re.Match[str], frames: list[Frame], pid: int) -> Thread:

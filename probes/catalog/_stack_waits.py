@@ -8,6 +8,7 @@ A plain function of a ProcessStack: no clock, no other rank. Whether it is wrong
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -117,6 +118,11 @@ STRONG: tuple[tuple[str, Callable[[str], tuple[Kind, str] | None]], ...] = (
     ("torch/amp/grad_scaler.py", _in("device sync", "<genexpr>", "_maybe_opt_step")),  # .item() of what it found
 )
 CHECKPOINT_FUNCTIONS = {"save_checkpoint", "load_checkpoint", "save_pretrained", "_save_checkpoint", "save_state_dict"}
+# What a function of the program's own is called that prepares a data set.
+PREPARES = re.compile(
+    r"(?i)tokeni[sz](?!er\b)|pre_?process|(?:encode|pack|index|shard|prepare|build)_(?:with_)?(?:bpe|text|corpus|docu"
+    r"|dataset|data\b|index|vocab|sequences|samples|sample_idx|shard)"
+)
 # Only when nothing above fits any frame: each of these is also how the things above wait.
 WEAK: tuple[tuple[str, Callable[[str], tuple[Kind, str] | None]], ...] = (
     ("threading.py", _in("lock", "wait", "wait_for", "acquire", "join", "_wait_for_tstate_lock", "__enter__")),
@@ -195,6 +201,9 @@ def waits_in(process: ProcessStack) -> Wait:
             break  # from here on outwards it is the program itself
     if kernel and not thread.active:
         return Wait(kernel, "", None, at, (), False)
+    by_name = next((one for one in thread.frames if one.line is not None and PREPARES.search(one.function)), None)
+    if at and by_name is not None and not _shortened(by_name.file):
+        return Wait("preprocessing", "", by_name, at, (), thread.active)
     return Wait("user code" if at else "unknown", "", None, at, (), thread.active)
 
 

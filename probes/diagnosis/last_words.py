@@ -20,6 +20,8 @@ _BEGINS = re.compile(
     r"|\b(?:torch\.)?(?:save|load)\b[^.,;]{0,20}->", re.I
 )  # fmt: skip
 _WRITTEN = re.compile(r"written|wrote|uploaded", re.I)  # all of it, or so much until now
+# What Hugging Face writes of the small file that it saves before the weights.
+_BEFORE = re.compile(r"[Cc]onfiguration saved in \S{0,200}(?:checkpoint|ckpt)")
 _PART = re.compile(
     r"(\d{1,12}(?:[.,]\d{1,6})?) ?(?:[kKMGT]i?B)? ?(?:/|of) ?(\d{1,12}(?:[.,]\d{1,6})?)|(\d{1,3})(?:\.\d)? ?%"
 )
@@ -30,7 +32,7 @@ _PREPARES = re.compile(
     r"|(?i:tokeni[sz]|preprocess|indexing|packing)\w{0,6}\b[^|]{0,80}\d"
 )
 
-_EVALUATES = re.compile(r"(?i:\b(?:evaluat|validat|testing|predicting|generating)\w{0,6})\b[^|]{0,80}\d")
+_EVALUATES = re.compile(r"(?i:\b(?:(?:evaluat|validat|testing|predicting|generating)\w{0,6}|e?val))\b[^|]{0,80}\d")
 
 
 def last_said(evidence: Evidence) -> dict[tuple[int | None, str], Said]:
@@ -51,6 +53,8 @@ def unfinished_checkpoint(event: LogEvent) -> bool:
     """Whether it begins to write or read one, or is in the middle of it."""
     if event.kind != "checkpoint":
         return False
+    if _BEFORE.search(event.text):
+        return True
     ended = max((found.end() for found in _ENDED.finditer(event.text)), default=-1)
     if ended >= 0:
         return _BEGINS.search(event.text, ended) is not None

@@ -17,7 +17,7 @@ from probes.diagnosis.log_evidence import Said
 LATE_S = 0.005  # judgement: less is how a kernel is launched
 LATE = 0.1  # of a step; judgement
 STEPS = 3  # fewer are no pattern
-RANKS = 3  # with two, nothing tells which is the usual one
+RANKS = 3  # with two, nothing tells which is the usual one, unless both tell how long they wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ def late_rank(times: dict[int | None, Parts]) -> Late | None:
     whole = not ranks and all(parts.wait is None for parts in told.values())
     if whole:  # steps that end in a collective take equally long: where they differ, each ends before it
         ranks = {rank: dataclasses.replace(parts, own=parts.total) for rank, parts in told.items() if parts.total}
-    if len(ranks) < RANKS:
+    waits_told = all(parts.wait is not None for parts in ranks.values())
+    if len(ranks) < (2 if waits_told else RANKS):
         return None
     by_busy = sorted(ranks, key=lambda rank: -(ranks[rank].busy or 0.0))
     slow, others = by_busy[0], by_busy[1:]

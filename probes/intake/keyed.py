@@ -17,8 +17,9 @@ LONGEST = 200
 
 
 def keyed(line: str) -> str:
-    """Only where nothing else is in the line: rows of logs with keys tell more than whose they are."""
-    if len(line) > LONGEST or ("=" not in line and ":" not in line):
+    """Only where nothing else is in the line: rows of logs with keys tell more than whose they are, and what is
+    indented belongs to what stands above it."""
+    if len(line) > LONGEST or line[:1] in (" ", "\t") or ("=" not in line and ":" not in line):
         return ""
     rest = line.strip(" \t#=*+-<>[](){}|~_")
     node, at = "", 0

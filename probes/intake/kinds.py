@@ -15,12 +15,18 @@ from probes.catalog._log_timings import tells_times
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.catalog._stack_native import is_native
+<<<<<<< HEAD
 from probes.core import clean, lines_of, without_escapes
+=======
+from probes.catalog._stack_text import SPY_MAIN
+from probes.core import clean, lines_of
+>>>>>>> lead
 from probes.intake.by_rank import marked
 from probes.intake.container_tables import is_table
 from probes.intake.exported_logs import lines_in, lines_of_rows
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.metrics import is_metrics
+from probes.intake.rank_series import times_of_ranks
 from probes.intake.tables import steps_in
 from probes.intake.tools import Tool, beside, environment, network_policy, tool_of
 
@@ -134,7 +140,7 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
     if '"streams"' in text[:4096] and (exported := lines_in(text)):  # Loki answers like Prometheus
         return Known("perhaps a log", exported)
     if is_metrics(text[:HEAD]):
-        return Known("metrics", text)
+        return Known("perhaps a log", told) if (told := times_of_ranks(text)) else Known("metrics", text)
     if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
         return Known("perhaps a log", text)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
@@ -207,7 +213,11 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("ras", text)
     if is_ps(head) and not head.lstrip().startswith("ATOP - "):
         return Known("ps", text)
-    if re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body) or "\nPython v3" in body[:2000]:
+    if (
+        re.match(r"(?:Collecting samples[^\n]*\n)?Process \d{1,10}: ", body)
+        or "\nPython v3" in body[:2000]
+        or _looks(body[:2000])
+    ):
         return Known("stacks", text)
     if (of_tool := _tool(text, name)) is not None:
         return of_tool
@@ -215,6 +225,12 @@ def _of_text(text: str, name: str) -> Known | Other:
         if body.startswith(mark) or f"\n{mark}" in head[:4096]:
             return Other(why)
     return _lines(text, head, name)
+
+
+def _looks(head: str) -> bool:
+    """Whether it begins with a look of py-spy from which somebody cut the first two lines, perhaps below a remark."""
+    first = next((line for line in head.split("\n") if line.strip() and line[:1] not in "#=-["), "")
+    return SPY_MAIN.match(first) is not None
 
 
 def _json(body: str, name: str) -> Known | Other:

@@ -111,6 +111,9 @@ class _Extracts:
         if there is not None and table:
             there.again, there.again_in = one.state, one.wchan
             return True
+        if there is not None and not (one.state or one.wchan or one.status or one.kernel or one.others):
+            there.extract.variables.update(one.variables)  # its environment, which is no look at it
+            return True
         if there is not None:  # of two moments, by the order of names
             there.again, there.again_in = there.extract.state, there.extract.wchan
             there.ref, there.inside, there.extract = ref, inside, one
@@ -180,7 +183,7 @@ def _stacks(brought: Brought, who: Who, extracts: _Extracts) -> Iterator[Found |
             yield Unread(file.ref, "a stack, but no file says of which rank")
     for ref, node, profile in nameless_stacks.profiles(unknown):
         yield ref, Reading(Capture(node, "rank.profile", "ok"), profile, None, tuple(profile_findings(profile)))
-    if not best:  # of which rank each is nothing tells, but they can be compared
+    if not best or len(unknown) == 1:  # of which rank each is nothing tells, but they can be compared
         by_place: dict[tuple[str, str], list[ProcessStack]] = {}
         for ref, node, process in unknown:
             by_place.setdefault((ref, node), []).append(process)

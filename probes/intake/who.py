@@ -145,13 +145,18 @@ class Who:
         worker = self.is_worker(file.inside, process.pid, looks_like_a_worker(process))
         above = self.above(file.inside, process.pid) if worker else process.pid
         rank = self.of_pid(file.inside, above)
-        if rank is None and of_one(file):
+        if rank is None and (of_one(file) or self._only_new(file, process)):
             rank = self.of_name(file.inside, process.pid)
         if rank is None and not worker:
             rank = next(
                 (r for t in process.threads if t.thread_id and (r := self.threads.get(t.thread_id)) is not None), None
             )
         return rank, worker
+
+    def _only_new(self, file: StackFile, process: ProcessStack) -> bool:
+        """Whether it is the one process of a file whose rank no other file tells: later looks at others stand below."""
+        others = [one for one in file.processes if one.pid != process.pid]
+        return bool(process.pid) and all(self.of_pid(file.inside, one.pid) is not None for one in others)
 
     def of_extract(self, inside: PurePosixPath, one: Extract, alone: bool) -> tuple[int | None, int | None, bool]:
         """(rank, pid of the rank that it is a child of, whether it is one)."""

@@ -235,6 +235,38 @@ LINES_OF_LAUNCHERS: Told = [
         "checkpoint",
         {"rank": 0},
     ),
+    (
+        "ERROR:composer.cli.launcher:Rank 3 crashed with exit code 139.",
+        "torchrun_failure",
+        {"about": (3,), "code": -11},
+    ),
+    (
+        "Worker ID: 92 Worker IP address: 10.0.3.9 Worker port: 10013 Worker PID: 991 Worker exit type: SYSTEM_ERROR",
+        "torchrun_failure",
+        {"more.host": "10.0.3.9", "more.pid": 991},
+    ),
+    ("Detected KeyboardInterrupt, attempting graceful shutdown ...", "agent_signal", {"name": "SIGINT"}),
+    ("exiting program after receiving SIGTERM.", "agent_signal", {"name": "SIGTERM"}),
+    ("PyTorchJob a was active longer than specified deadline", "scheduler_kill", {"name": "TIME LIMIT"}),
+    ("2025-06-03T10:11:12.331Z job.exception type=cancel severity=0", "scheduler_kill", {"name": "CANCELLED"}),
+    (
+        "Subject: Slurm Job_id=881 Name=sft Ended, Run time 03:10:14, CANCELLED, ExitCode 0",
+        "scheduler_kill",
+        {"name": "CANCELLED"},
+    ),
+    ("\tvia condor_rm (by user ana)", "scheduler_kill", {"name": "CANCELLED"}),
+    ("004 (881.000.000) 2025-06-03 10:11:12 Job was evicted.", "scheduler_kill", {"name": "PREEMPTED"}),
+    ("deleted_by   ana", "scheduler_kill", {"name": "CANCELLED"}),
+    ("requeing job 88121...", "scheduler_kill", {"name": "JOB REQUEUE"}),
+    ("Requeued SLURM job: 88121", "scheduler_kill", {"name": "JOB REQUEUE"}),
+    ("- Caught signal SIGUSR2 on n12: this job is timed-out.", "scheduler_kill", {"name": "TIME LIMIT"}),
+    ("Run was stopped: cancelled by user", "scheduler_kill", {"name": "CANCELLED"}),
+    ("RuntimeError: Function 'MulBackward0' returned nan values in its 0th output.", "nan", {"name": "ends on NaN"}),
+    ("AssertionError: Rank 21: found NaN in local forward loss calculation.", "nan", {"rank": 21}),
+    (" 1 0x000000000006c1f1 ncclProxyProgress()  /build/src/proxy.cc:882", "nccl_frame", {"name": "ncclProxyProgress"}),
+    ("{'eval_loss': 1.2, 'eval_runtime': 812.3}", "phase_time", {"more.wait_ms": 812300}),
+    ("val mAP 0.371 took 117 s", "phase_time", {"name": "val", "more.wait_ms": 117000}),
+    ("[batch=120/5000]:", "progress", {"name": "batch", "seq": 120}),
     # The end of the work
     (
         "I0311 08:59:04.002000 5100 torch/distributed/elastic/agent/server/api.py:864] [default] worker group "

@@ -74,6 +74,7 @@ def _by_stack(suspect: Suspect, waits: Wait, proven: bool) -> tuple[str, str, Do
     looked_twice = view.stack is not None and bool(view.stack.earlier)
     if waits.kind == "user code" and looked_twice and not seen_twice(view):
         burns = (view.process.cpu_percent or 0.0) >= BURNS if view.process is not None else waits.busy is True
+        burns |= view.stack is not None and view.stack.look.gil is True  # percents of ps are means of its whole life
         if burns:
             at = waits.at.short if waits.at else "another line"
             says = f"rank {view.rank}: main thread runs, at {at} now and elsewhere before"

@@ -6,21 +6,26 @@ Hints, mostly weak: they see the first end that reaches them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from probes.diagnosis.cluster import POD_FAILED
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import node_of, placed, rank_of, when
+from probes.diagnosis.log_evidence import Said, node_of, placed, rank_of, when
 from probes.diagnosis.rules.rank_exited import (
+    ENDS,
     EXITED,
     OF_NETWORK,
     OF_WATCHDOG,
     TRIES,
     exited,
+    of_others,
     own_exceptions,
     signal_name,
 )
 
+RAY = "Worker exit type: SYSTEM_ERROR"  # its process is gone, and Ray does not know why
+TORCHRUN = {"root_cause", "first", "local_rank", "pid"}  # its own list is told by rank_exited.py
 CLOSED = ("peer_closed", "store_closed", "remote_error")
 
 
@@ -32,13 +37,15 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         yield from _closed_first(evidence)
         yield from _by_pods(evidence)
     yield from _nameless(evidence)
+    yield from _raised_nameless(evidence)
 
 
 def _by_code(evidence: Evidence) -> Iterator[Hypothesis]:
-    """The first task that srun says has failed, where its own log tells nothing."""
+    """The first task that srun, Composer or torch.multiprocessing say has failed, where its own log tells nothing."""
     told: set[int] = set()
-    for event, log, seen in evidence.job.said("scheduler_kill"):
-        if "tasks" not in event.more or id(log) in told:
+    for event, log, seen in evidence.job.said("scheduler_kill", "torchrun_failure"):
+        first = "tasks" in event.more or (event.kind == "torchrun_failure" and not TORCHRUN & set(event.more))
+        if not first or id(log) in told:
             continue
         told.add(id(log))
         if len(event.about) != 1 or (event.code or 0) <= 0 or own_exceptions(evidence):
@@ -84,20 +91,51 @@ def _by_pods(evidence: Evidence) -> Iterator[Hypothesis]:
 def _nameless(evidence: Evidence) -> Iterator[Hypothesis]:
     """A process of the job ended by a signal, and nothing tells which rank it was."""
     said = list(evidence.job.said("torchrun_failure"))
-    nameless = [one for one in said if one[0].code in (-9, -11, -7) and rank_of(evidence, one) is None]
+    nameless = [
+        one for one in said if (one[0].code in (-9, -11, -7) or one[0].name == RAY) and rank_of(evidence, one) is None
+    ]
     if not nameless or any(one[0].about for one in said):
         return  # torchrun's list says more
     event, node = nameless[0][0], node_of(evidence, nameless[0])
+    how = f"by {signal_name(event.code)}" if event.code else "without a word"
     yield Hypothesis(
         EXITED,
         {"node": node} if node else {},
-        f"A rank{f' on {node}' if node else ''} ended by {signal_name(event.code or 0)}",
+        f"A rank{f' on {node}' if node else ''} ended {how}",
         (quoted(*nameless[0]),),
         ("ended_nameless",),
         would_change=("which rank it was: torchrun's list of failures, or its kernel log",),
         ranks=frozenset(evidence.job.ranks),
         nodes=frozenset({node}),
     )
+
+
+def _raised_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
+    """The log of a job ends in an exception, and nothing tells whose it is."""
+    if own_exceptions(evidence) or any(True for _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK, *ENDS)):
+        return
+    for one in evidence.job.said("traceback"):
+        event, log, _ = one
+        if event.rank is not None or of_others(replace(event, rank=0)) or _went_on(evidence, one):
+            continue
+        node = node_of(evidence, one)
+        yield Hypothesis(
+            EXITED,
+            {"node": node} if node else {},
+            f"A rank{f' on {node}' if node else ''} raised {event.name or 'an exception'}, the last that its log tells",
+            (quoted(*one),),
+            ("raised_nameless",),
+            would_change=("which rank it was", "later lines of the same log"),
+            ranks=frozenset(evidence.job.ranks),
+            nodes=frozenset({node}),
+        )
+        return
+
+
+def _went_on(evidence: Evidence, one: Said) -> bool:
+    """Whether the log tells of work after it: then somebody caught it."""
+    place = one[0].last_place
+    return any(step[0].last_place > place for step in evidence.job.said("progress", "finished") if step[1] is one[1])
 
 
 RULE = Rule((EXITED,), judge)

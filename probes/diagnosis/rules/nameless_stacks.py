@@ -21,6 +21,7 @@ One = tuple[Seen, ProcessStack, Wait]
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     some = [one for one in _stacks(evidence) if one[2].kind != "unknown"]
+    yield from _by_elimination(evidence, some)
     within = [one for one in some if one[2].kind in WAITS]
     outside = [one for one in some if one[2].kind not in WAITS]
     if len(some) < LEAST or not outside or len(within) < 2 * len(outside):
@@ -47,6 +48,27 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset(evidence.job.ranks),
             nodes=frozenset({seen.node}),
         )
+
+
+def _by_elimination(evidence: Evidence, some: list[One]) -> Iterator[Hypothesis]:
+    """One rank is late, and nobody knows its stack; of all stacks one has no rank, and is in what takes minutes."""
+    late = list(evidence.suspects.values())
+    if len(late) != 1 or len(some) != 1 or late[0].view.stack is not None or some[0][2].kind not in CAUSES:
+        return
+    (seen, stack, wait), view = some[0], late[0].view
+    yield Hypothesis(
+        CAUSES[wait.kind],
+        view.subject,
+        f"{view.headline} is late, and the one process whose rank is not told is in {wait}",
+        (
+            Reason(f"process {stack.pid or ''}: main thread in {wait}".replace("  ", " "), seen.ref),
+            *late[0].because[:1],
+        ),
+        ("late_by_elimination",),
+        would_change=("the rank of that process",),
+        ranks=frozenset({view.rank}),
+        nodes=frozenset({view.node or seen.node}),
+    )
 
 
 def _stacks(evidence: Evidence) -> Iterator[One]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._log_events import LogEvent, RankLog
+from probes.catalog._log_python import ENDS_ON_NAN
 from probes.catalog._replica_facts import NanValue
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView, quoted
@@ -97,7 +98,7 @@ def _loss(evidence: Evidence, told: bool) -> Iterator[Hypothesis]:
 def _stays(evidence: Evidence, one: Said) -> bool:
     """Whether the writer told of it again and again, and of no finite step after it; or its loss scale is used up."""
     event, log, _ = one
-    if event.name == "loss scale":
+    if event.name in ("loss scale", ENDS_ON_NAN):
         return True
     if event.count < OFTEN:
         return False

@@ -61,7 +61,7 @@ def aborted_at_exit(evidence: Evidence) -> set[int]:
 
 def own_exceptions(evidence: Evidence) -> list[Said]:
     """Tracebacks that are not about another rank's end, the earliest first by corrected time; those without last."""
-    found = [one for one in _ended_so(evidence) if not _of_others(one[0])]
+    found = [one for one in _ended_so(evidence) if not of_others(one[0])]
     return sorted(found, key=lambda one: at if (at := when(evidence, one)) is not None else float("inf"))
 
 
@@ -74,13 +74,13 @@ def _ended_so(evidence: Evidence) -> Iterator[Said]:
         last: Said | None = None  # of the chain
         for one in sorted(some, key=lambda one: one[0].line or one[0].offset or 0, reverse=True):
             last = last or one
-            if last is one or not _of_others(last[0]):
+            if last is one or not of_others(last[0]):
                 yield one
             if not one[0].more.get("chained"):
                 last = None
 
 
-def _of_others(event: LogEvent) -> bool:
+def of_others(event: LogEvent) -> bool:
     return (
         event.secondary
         or event.more.get("within") == "rendezvous"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
+from probes.diagnosis.last_words import last_said, unfinished_evaluation
 from probes.diagnosis.log_evidence import Said, everyone
 
 CAUSE = "fw.timeout_too_short"
@@ -43,6 +44,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if slow is not None and near_phase and "step_longer_than_limit" not in signals:
         because.append(slow[1])
         signals.append("phase_near_limit")
+        if goes_on := [one for one in last_said(evidence).values() if unfinished_evaluation(one[0])]:
+            because.append(goes_on[0])
+            signals.append("same_work_still_going")
     if not signals:
         return
     signals += ["limit_is_low"] if limit <= LOW_MS else []

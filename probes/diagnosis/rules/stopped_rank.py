@@ -8,7 +8,8 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView
 from probes.diagnosis.suspects import shared
 
-WORDS = {"T": ("stopped", "state_stopped"), "t": ("held by a tracer", "state_traced")}
+WORDS = {"T": ("stopped", "state_stopped"), "t": ("held by a tracer", "state_traced"),
+    "P": ("paused", "state_stopped")}  # fmt: skip
 
 
 MOST = 8  # stopped ranks that are told one by one; more have one reason
@@ -55,21 +56,26 @@ def _nameless(evidence: Evidence, known: list[RankView]) -> Iterator[Hypothesis]
         for one in seen.facts.processes[:MOST]:
             rank = evidence.places.pids.get((seen.node, one.pid))
             view = evidence.job.view(rank) if rank is not None else None
-            if one.pid in pids or (view is not None and view.stopped):
+            if (one.pid and one.pid in pids) or (view is not None and view.stopped):
                 continue
             node: dict[str, str | int] = {"node": seen.node} if seen.node else {}
             word, signal = WORDS[one.state]
-            who = view.headline if view is not None else f"Process {one.pid} on {seen.node or 'a node'}"
+            what = f"Process {one.pid}" if one.pid else one.what.capitalize() or "A process"
+            who = view.headline if view is not None else f"{what} on {seen.node or 'a node'}"
             yield Hypothesis(
                 "fw.rank_stopped",
-                {**(view.subject if view is not None else node), "pid": one.pid},
+                (view.subject if view is not None else node) | ({"pid": one.pid} if one.pid else {}),
                 f"{who} is {word}: as a rank it enters no collective until it is continued",
-                (Reason(f"process {one.pid} {one.what} is in state {one.state}", seen.ref),),
+                (Reason(_says(one.pid, one.what, one.state, word), seen.ref),),
                 (signal if view is not None else "stopped_nameless",),
                 would_change=("which rank it is", "the process in another state at a second look"),
                 ranks=frozenset({rank} if rank is not None else evidence.job.ranks),
                 nodes=frozenset({seen.node}),
             )
+
+
+def _says(pid: int, what: str, state: str, word: str) -> str:
+    return f"process {pid} {what} is in state {state}" if pid else f"{what or 'a process'} is {word}"
 
 
 def _by_py_spy(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -156,6 +156,8 @@ def _field(found: Gathered, of: _Described, one: re.Match[str]) -> None:
         of.kind, of.name, of.space, of.node, of.gpus, of.reason = "", value, "", "", False, ""
     elif key == "Namespace" and deep == 0:
         of.space, of.kind = value, of.kind or "pod"
+    elif key == "Kind" and deep == 0:
+        of.kind = value.lower()
     elif key == "Roles" and deep == 0:
         of.kind = "node"
     elif key == "Node" and deep == 0:
@@ -171,6 +173,8 @@ def _field(found: Gathered, of: _Described, one: re.Match[str]) -> None:
         of.ended = f"Error {value}"
     elif key == "Finished" and of.ended:
         _ended(found, of, moment(value))
+    elif key == "Message" and deep > 0 and of.kind not in ("", "pod", "node"):  # a condition of a job
+        found.event("job", of.name, of.reason, value, "", None, of.space)
     elif key == "Message" and deep == 0:
         found.event("pod", of.name, of.reason, value, of.node, None, of.space)
         of.told = ""
