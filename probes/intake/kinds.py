@@ -15,12 +15,8 @@ from probes.catalog._log_timings import tells_times
 from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.catalog._stack_native import is_native
-<<<<<<< HEAD
-from probes.core import clean, lines_of, without_escapes
-=======
 from probes.catalog._stack_text import SPY_MAIN
-from probes.core import clean, lines_of
->>>>>>> lead
+from probes.core import clean, lines_of, without_escapes
 from probes.intake.by_rank import marked
 from probes.intake.container_tables import is_table
 from probes.intake.exported_logs import lines_in, lines_of_rows

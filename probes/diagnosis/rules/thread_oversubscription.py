@@ -110,7 +110,9 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     each = max((one.threads or 0 for one in mine), default=0)
     own = max(asked, default=0) >= 2 * cpus or (cpus >= SLICE and each > 4 * cpus)
     # Threads that fill few of the CPUs crowd nobody: whoever does is not seen here, as from within a container.
-    elsewhere = 0 < used < FILLS * cpus
+    # Where the use of some is not told, as of a table that was cut, it may be these.
+    told_all = all(one.cpu is not None for one in mine if (one.threads or 0) > 1)
+    elsewhere = 0 < used < FILLS * cpus and told_all
     if (not many and not unset) or (held and not own) or elsewhere:
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]
