@@ -247,6 +247,11 @@ _BAD |= dict.fromkeys(range(55296, 57344), 65533)
 _MANY_ESCAPES = 4096  # stripping costs time per escape; a block with more is shown with visible escapes instead
 
 
+def without_escapes(text: str) -> str:
+    """Without what colours a terminal: many at once only where a reader meets them line by line."""
+    return _ESCAPES.sub("", text) if "\x1b" in text and text.count("\x1b") <= _MANY_ESCAPES else text
+
+
 def clean(text: str) -> str:
     """Node text made safe to show: terminal escapes removed, control, bidi and zero-width characters made visible.
 
@@ -255,14 +260,7 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = text.replace("\r\n", "\n")
-    if text.count("\x1b") <= _MANY_ESCAPES:
-        text = _ESCAPES.sub("", text)
-    return text.translate(_BAD)
-
-
-def without_escapes(text: str) -> str:
-    """Without the colours of a terminal, as far as there are few: they are no part of what a line says."""
-    return _ESCAPES.sub("", text) if 0 < text.count("\x1b") <= 16 * _MANY_ESCAPES else text
+    return without_escapes(text).translate(_BAD)
 
 
 def lines_of(text: str, limit: int = 8192) -> Iterator[str]:

@@ -1,11 +1,17 @@
-"""Lines that hold a node's name and nothing else, above what is that node's: `n031:`, `# n031`, `On n031:`.
+"""Lines that hold a node's name and nothing else but marks, above what is that node's.
 
     n031:                        salt 'n*' cmd.run ...: the output is indented by four
         [Mon Mar  2 ...] ...
+    >>> n031    -- n031 --    ==> n031 <==    [n031]    1) n031    On n031:    n031 (suspect)
+    n031
+    ----
 
-Shape    names_in(lines) -> the names; name_of(line, names) -> the name that this line is, "" for none
+Whatever somebody puts around it, the word is a heading where others like it are and the same begins below each.
+
+Shape    names_in(lines) -> the names; name_of(line, names) -> the name that this line is, "" for none; rule(line)
 Errors   none
 Source   Salt's default outputter (nested): the minion's name and a colon, its output indented by four
+         Marks that people put around a name: judgement
 """
 
 from __future__ import annotations
@@ -13,31 +19,105 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from probes.intake.hosts import alike, may_be_lone
-from probes.intake.names import looks_like_a_node
+from probes.intake.hosts import NO_NODE_FOLDER, NOT_NODE, NUMBERED, alike, may_be_lone
+from probes.intake.names import begins_as_other, is_address, is_host, looks_like_a_node, stem
 
+_MARKS = r"=#*+<>~@%|:;,.!/\\•‣▶►●■◆━─—–═╔╗║│┃→⇒_\-"
 _HEAD = re.compile(
-    r"(?:#{1,4} {1,2}|\*\*|- )?(?P<said>(?:on|from|node|host|server|machine) )?`?(?P<name>[A-Za-z][\w.-]{0,62}?)`?"
-    r"(?P<end>:|\*\*:?|:\*\*)?\s{0,4}",
+    rf"(?P<mark>[{_MARKS}\[( \t]{{0,80}}(?:\d{{1,3}}[.)] )?)"
+    r"(?P<said>(?:output )?(?:on|of|from|node|host(?:name)?|server|machine)(?::? {1,2}|=))?"
+    r"`?(?P<name>[A-Za-z][\w.-]{0,62}?|\d{1,3}(?:\.\d{1,3}){3})`?"
+    rf"(?P<end>:?(?: says| \([^()\n]{{1,60}}\))?[{_MARKS}\]) \t]{{0,80}})",
     re.I,
 )
-MOST = 1024
+_RULE = re.compile(r"[-=_~*#─━═╔╗╚╝]{3,200}")  # with a + it begins a table
+_OLD_MARK = re.compile(r"#{1,4} {1,2}|\*\*|- ")  # a heading's, and of a list where a colon follows
+MOST, LONG = 1024, 20  # heads; characters of a line that is the same below each
+
+
+def rule(line: str) -> bool:
+    """Whether it is a line drawn below a heading."""
+    return bool(_RULE.fullmatch(line[:201].strip()))
 
 
 def _found(line: str) -> re.Match[str] | None:
-    """A name by itself needs a mark: a hash before it, or a colon behind."""
-    found = _HEAD.fullmatch(line) if line[:1].isalpha() or line[:1] in "#*-`" else None
-    return found if found and (found["end"] or line[:1] in "#*") else None
+    found = _HEAD.fullmatch(line) if len(line) < 120 else None
+    if found is None or "_" in found["name"] or re.fullmatch(r"<[\w.-]+>", line.strip()):  # a tag
+        return None
+    if line[:1].isspace() and not found["mark"].strip():
+        return None  # a word of what a tool indents
+    return found if stem(found["name"]) == found["name"] else None  # n031.log is a file
+
+
+def _marked(found: re.Match[str]) -> bool:
+    """Whether nobody would put that around a word but above something."""
+    mark, end = found["mark"].strip(), found["end"].strip()
+    if _OLD_MARK.match(found["mark"]) and (end or mark[:1] in "#*"):
+        return True
+    return len(mark) > 1 or bool(mark and end) or (not mark and end[:1] == ":") or bool(found["said"] and end)
 
 
 def names_in(lines: Sequence[str]) -> set[str]:
-    """Several that are called alike, or one that can only be a node's. Parts of a
-    machine, mlx5_0: and eth0:, are none."""
-    told = [found for line in lines if len(line) < 120 and (found := _found(line))][:MOST]
-    may = [found for found in told if may_be_lone(found["name"].partition(".")[0]) and "_" not in found["name"]]
-    names = {found["name"] for found in may}
-    sure = {found["name"] for found in may if found["said"] or looks_like_a_node(found["name"].partition(".")[0])}
-    return (alike(names) & names) | sure
+    """Several that are called alike, or one that can only be a node's. Parts of a machine, mlx5_0: and eth0:, are
+    none."""
+    heads = [(at, found) for at, line in enumerate(lines) if (found := _found(line))][:MOST]
+    at_all = {at for at, _ in heads}
+    below: dict[str, str] = {}
+    marked, sure, framed, closed = set[str](), set[str](), set[str](), set[str]()
+    for at, found in heads:
+        name, short = found["name"], found["name"].partition(".")[0]
+        next_at = next((one for one in range(at + 1, min(at + 3, len(lines))) if not rule(lines[one])), len(lines))
+        if next_at in at_all and may_be_lone(_name(lines[next_at])):
+            continue  # a list of names
+        below.setdefault(name, lines[next_at].rstrip() if next_at < len(lines) else "")
+        drawn = next_at == at + 2
+        mark, end = found["mark"].strip(), found["end"].strip()
+        if len(mark) > 1 and end[-1:] != ":":
+            framed.add(name)
+        if len(mark) > 1 and mark == end:
+            closed.add(name)
+        if is_address(name):
+            (marked if _marked(found) or drawn or found["said"] else set[str]()).add(name)
+        elif may_be_lone(short) and (_marked(found) or drawn):
+            marked.add(name)
+            if found["said"] or looks_like_a_node(short):
+                sure.add(name)
+    same = _begun_alike(below, framed, closed)
+    return (alike(marked) & marked) | sure | {one for one in marked if is_address(one)} | same
+
+
+def _name(line: str) -> str:
+    found = _found(line)
+    return found["name"].partition(".")[0] if found else ""
+
+
+def _begun_alike(below: dict[str, str], framed: set[str], closed: set[str]) -> set[str]:
+    """Names above the same, whatever marks they have: alike ones above lines of one shape, or any two with a frame
+    above the same long line, as the columns of a table are, or with a closed one above lines of one shape."""
+    shapes: dict[str, set[str]] = {}
+    for name, line in below.items():
+        short = name.partition(".")[0]
+        lettered = short[-2:-1] == "-" and NUMBERED.search(short)
+        if line and (lettered or may_be_lone(short) or is_address(name)):
+            shapes.setdefault(re.sub(r"\d+", "#", line.strip())[:LONG], set()).add(name)
+    found = set[str]()
+    for shape, names in shapes.items():
+        one_net = {name for name in names if is_address(name)}
+        found |= (alike(names) & names if len(shape) > 8 else set()) | (one_net if len(one_net) > 1 else set())
+    columns: dict[str, set[str]] = {}
+    for name, line in below.items():
+        if line[:1].isspace() or not is_host(name) or begins_as_other(name) or _is_word(name):
+            continue
+        if name in closed and len(line) > 8:
+            columns.setdefault(re.sub(r"\d+", "#", line), set()).add(name)
+        elif name in framed and len(line) >= LONG:
+            columns.setdefault(line, set()).add(name)
+    return found | {name for names in columns.values() if len(names) > 1 for name in names}
+
+
+def _is_word(name: str) -> bool:
+    """What people call the two looks at one machine: before, good, NVLink."""
+    return any(NOT_NODE.fullmatch(part) or NO_NODE_FOLDER.fullmatch(part) for part in re.split("[-.]", name))
 
 
 def name_of(line: str, names: set[str]) -> str:

@@ -19,7 +19,7 @@ _RENAMED = re.compile(r"sosreport[-_]([A-Za-z][\w.-]{0,62}?)(?:[-_.](?:\d{4,12}|
 _UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
 # What else stands in a name beside a node's: tools, forms, and what they are of.
 NOT_NODE = re.compile(
-    r"dmesg|kern(?:el)?|kmsg|console|serial|sol|nvsmi|syslog|messages|journal(?:ctl)?|nvidia|smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
+    r"dmesg|kern(?:el)?|kmsg|console|serial|sol|nvsmi|syslog|messages|journal(?:ctl)?|nvidia|(?:nvidia|amd|rocm)?smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
     r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|csv|tsv|xml|ps|aux|top"
     r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
     r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
@@ -62,7 +62,7 @@ def told_by(name: str, text: str) -> str:
         return ""
     if found := _UNAME.match(said):
         said = found[1]
-    elif not _SAYS_HOST.fullmatch(stem(name)):
+    elif not any(_SAYS_HOST.fullmatch(part) for part in (stem(name), *re.split(r"[._ ]", stem(name)))):
         return ""
     return said.partition(".")[0] if len(said) < 64 and is_host(said) and said.partition(".")[0] != "localhost" else ""
 
@@ -178,14 +178,20 @@ DEVICE = re.compile(r"(?:mlx\d_(?:bond_?)?|bnxt_re|rdmap|rocep|ibp|irdma|efa_?)\
 
 _LONE = re.compile(r"(?=[^\d]{0,40}\d)[a-z][a-z0-9]{0,23}(?:-[a-z0-9]{1,16}){0,4}", re.I)
 _HASH = re.compile(r"[0-9a-f]{7,}|[0-9a-f]{8}-[0-9a-f-]{4,30}", re.I)
-# Words with a number that are no machine: models of GPUs, errors, versions, programs, tickets, days and hours.
-_NO_LONE = re.compile(
-    r"(?:rtx|gtx|mi)\d{2,4}\w?|g?[ahbv][1-8]00|a10|a16|a[34]0|h20|l4|l20|l40s?|t4|p40?|\w{0,3}xid-?\d.{0,4}|(?:py|python|cuda|torch|nccl|rocm|driver|dcgm|rev|rc|v|x|u"
-    r"|utc|gmt|day|week|hour|h|m|s|top|tail|head|last|first|page|seg|exp|gpt|llama|qwen|mixtral|bert|vit|t|resnet|yolo|opt"
-    r"|ticket|sev|sn|bug|question|screen|page|output|jira|ops|sre|chg|req|issue|fig|no|nr|pid|world|dp|tp|pp|ep|cp|zero|bf|fp|int|jan|feb|mar|apr|may|jun|jul|aug|sep|oct"
-    r"|nov|dec|mon|tue|wed|thu|fri|sat|sun|lvl|level|phase|seed|cfg|config|model|variant|trial|pod|set|ecc|cmd|notes?|chat|paste|session|window|pane|shell)-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}",
-    re.I,
-)  # fmt: skip
+_MODEL = re.compile(
+    r"(?:rtx|gtx|mi)\d{2,4}\w?|g?[ahbv][1-8]00|a10|a16|a[34]0|h20|l4|l20|l40s?|t4|p40?|\w{0,3}xid-?\d.{0,4}", re.I
+)
+# What people number beside machines: versions and settings, models, times, parts of what they brought, and tickets.
+_NUMBERED = """
+py python cuda torch nccl rocm driver dcgm rev rc v x u bf fp int dp tp pp ep cp zero world seed cfg config model
+variant trial set lvl level phase exp
+gpt llama qwen mixtral bert vit t resnet yolo opt
+utc gmt day week hour h m s jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun
+top tail head last first page seg cmd note notes chat paste session window pane shell screen output fig no nr
+ticket sev sn bug question jira ops sre chg req issue pid pod ecc
+"""
+_NUMBERED_WORDS = frozenset(_NUMBERED.split())
+_COUNTED = re.compile(r"([a-z]{1,10})-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}", re.I)
 
 
 def lone_node(path: PurePosixPath) -> str:
@@ -208,7 +214,9 @@ def numbered_word(name: str) -> str:
 
 def may_be_lone(name: str) -> bool:
     """Whether it is nothing else that has a number, such as a model, a version or a day."""
-    if not _LONE.fullmatch(name) or _NO_LONE.fullmatch(name) or _HASH.fullmatch(name):
+    if not _LONE.fullmatch(name) or _MODEL.fullmatch(name) or _HASH.fullmatch(name):
+        return False
+    if (counted := _COUNTED.fullmatch(name)) and counted[1].lower() in _NUMBERED_WORDS:
         return False
     if PART.fullmatch(name) or _GPU_NUMBER.fullmatch(name):
         return False

@@ -7,6 +7,7 @@ Errors   none
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from probes.intake.names import is_address, is_host
 
@@ -14,6 +15,17 @@ _HOSTS = ("host", "hostname", "node", "nodename", "node_name", "server", "machin
 _OTHERS = ("rank", "global_rank", "local_rank", "node_rank", "pid", "gpu", "device", "process", "container", "local")
 _PAIR = re.compile(r"([A-Za-z_]{2,12}) {0,2}[=:] {0,2}([\w.-]{1,80})(?:[\s,;|]{1,4}|$)")
 LONGEST = 200
+
+
+_ROW = re.compile(r"([-*\s]{0,8})[A-Za-z][A-Za-z_ ]{1,30}( = |: )\S[^\n]{0,200}")
+
+
+def in_record(lines: Sequence[str], at: int) -> bool:
+    """Whether the rows before and behind have a key too, written the same way: one row of what an alert tells."""
+    around = [_ROW.fullmatch(line[:250]) for line in lines[max(0, at - 1) : at + 2]]
+    return (
+        len(around) == 3 and len({found.groups() if found else None for found in around}) == 1 and around[0] is not None
+    )
 
 
 def keyed(line: str) -> str:

@@ -117,11 +117,16 @@ def _later(event: LogEvent, lines: int, offset: int) -> LogEvent:
     return dataclasses.replace(event, line=line, offset=event.offset + offset if event.offset is not None else None)
 
 
+_MAP = re.compile(r"^ {0,8}Data for node: ", re.M)  # Open MPI 4 and 5
+_BOUND = re.compile(r"^\[([A-Za-z][\w.-]{0,80}):\d{1,8}\] (?:MCW rank|Rank) (\d{1,6}) (?:is )?(?:not )?bound", re.M)
+
+
 def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
     """Read a log. `sure`: its form already says that it is one."""
     place = named(item.inside)
     text, placed = marked(text)
     head = text[:LOOKED_AT]
+    placed = _mapped(head) | placed
     marks = {int(number) for number in _MARK.findall(head)}
     of_all = _of_several(head)
     rank = next(iter(marks)) if len(marks) == 1 else None if marks or of_all else _by_name(place)
@@ -149,6 +154,16 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
     writers = frozenset(host for host, _ in _NCCL.findall(head) if host not in NOBODY) | _meeting_places(log)
     writers |= {str(event.more["host"]) for event in log.events if event.more.get("host", "") not in NOBODY}
     return LogFile(item.ref, item.inside, log, bool(marks), pids, hosts, world, writers, item.mtime)
+
+
+def _mapped(head: str) -> dict[int, str]:
+    """Where mpirun says that it put each rank: by --display-map, or by --report-bindings."""
+    found = {int(number): host for host, number in _BOUND.findall(head)}
+    for block in _MAP.split(head)[1:]:
+        host = re.match(r"[\w.-]{1,80}", block)
+        for number in re.findall(r"\bProcess rank: (\d{1,6})\b", block) if host else ():
+            found.setdefault(int(number), host[0] if host else "")
+    return found
 
 
 def _on(event: LogEvent, placed: Mapping[int, str]) -> LogEvent:

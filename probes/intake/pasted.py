@@ -25,11 +25,13 @@ from datetime import UTC, datetime
 from probes.core import lines_of
 from probes.intake import bare_heads, bug_report, by_rank
 from probes.intake.commands import Asked, asked, looped
+from probes.intake.folded import folded
 from probes.intake.hosts import alike, may_be_lone
-from probes.intake.keyed import keyed
+from probes.intake.keyed import in_record, keyed
 from probes.intake.names import is_host
-from probes.intake.prefixed import MOST_NODES, by_name, is_node, names_in, only_name
+from probes.intake.prefixed import by_name, names_in, only_name
 from probes.intake.programs import is_command
+from probes.intake.prompts import PROMPT, SHELL, at_home, at_prompt, typed, typed_on
 from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
 from probes.intake.tools import launch
@@ -43,19 +45,12 @@ _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100
 _OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word only: == gpu-017
     r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1)?$))([^\n]{1,100}?)(?: \1\1)?$"
 )
+_TALLY = re.compile(r"\s{0,12}(\d{1,6}) (?=\S)")  # of uniq -c
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
 _ANSIBLE = re.compile(
     r"([A-Za-z][\w.-]{0,62}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)!? (?:\| rc=-?\d{1,3} )?(?:>>|=>)"
 )
 _PSSH = re.compile(r"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] ([A-Za-z][\w.-]{0,62})(?: |$)")
-_PROMPT = re.compile(
-    r"(?!\((?:cuda-)?gdb\))(?:\([\w./-]{1,40}\) )?"
-    r"(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
-    r"|([A-Za-z][\w.-]{0,62})(?::[^\s#$]{0,80} ?| (?:[~/]\S{0,80} )?|(?=[#$])))?"  # gn-1:~ #, gn-1 ~ #
-    r"[#$] {0,2}(\S[^\n]{0,1900})$"
-)
-# bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#
-_SHELL = re.compile(r"^-?(?:ba|z|k|da)?sh-\d{1,2}(?:\.\d{1,2}){1,2}(?=[$#] )", re.M)
 _FAN_OUT = re.compile(r"(?:pdsh|clush|dsh|pssh|xdsh) {1,4}-[^\n]{1,1000}\n")
 _COUNTS = re.compile(
     r"ethtool_-S|ethtool_--stat|perfquery|ibqueryerrors|rdma_.{0,20}stat|infiniband|counters|cpu\.stat|nr_thr"
@@ -82,7 +77,7 @@ def parts_of(text: str) -> list[Part]:
     if bug_report.is_report(text):
         told = bug_report.sections(text)
         return [Part((node,) if node else (), _label(title), body) for node, title, body in told]
-    text = _SHELL.sub("", text)
+    text = SHELL.sub("", text)
     if _FAN_OUT.match(text):  # typed, and copied without its prompt
         text = f"$ {text}"
     head = [line for line in lines_of(text[:LOOKED_AT], 1000) if line.strip()]
@@ -90,7 +85,7 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if (names := names_in(head)) and not _asked_many(head):
         return [Part((name,), "", mine) for name, mine in by_name(text, names).items()]
-    if (ranks := by_rank.sections(text)) and not any(map(_typed, head[: _first_rank(head)])):
+    if (ranks := by_rank.sections(text)) and not any(map(typed, head[: _first_rank(head)])):
         return [Part((node,) if node else (), f"rank{rank}", body) for rank, node, body in ranks]
     if rows := by_rows(text):
         return [Part((node,), label, told) for node, label, told in rows]
@@ -100,7 +95,7 @@ def parts_of(text: str) -> list[Part]:
     known |= alike(word.strip(":,") for word in asks)
     known |= (plain := bare_heads.names_in(head))
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
-        if _RULE.match(one) and _RULE.match(two) for name in _folded(name, True) or (name.strip(),))  # fmt: skip
+        if _RULE.match(one) and _RULE.match(two) for name in folded(name, True) or (name.strip(),))  # fmt: skip
     frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
     parts = list(_by_headings(text, known, frames)) if plain or any(_may_head(line) for line in head) else []
     named = [part for part in parts if part.nodes or part.label]
@@ -110,18 +105,12 @@ def parts_of(text: str) -> list[Part]:
 
 def _asked_many(head: list[str]) -> bool:
     """Whether the command that many nodes answer stands above: it tells what the columns are."""
-    typed = next((found for line in head[:4] if (found := _PROMPT.match(line.rstrip()[:2000]))), None)
+    typed = next((found for line in head[:4] if (found := PROMPT.match(line.rstrip()[:2000]))), None)
     return typed is not None and is_command(typed[3]) and asked(typed[3]).many
 
 
 def _first_rank(head: list[str]) -> int:
     return next((at for at, line in enumerate(head) if by_rank.names_a_rank(line)), 0)
-
-
-def _typed(line: str) -> bool:
-    """Whether it is a prompt and a command, not a remark behind a #."""
-    found = _PROMPT.match(line)
-    return found is not None and (bool(found[1] or found[2]) or is_command(found[3]))
 
 
 def _frame(marked: re.Match[str]) -> str:
@@ -157,6 +146,7 @@ def _may_head(line: str) -> bool:
         or " | " in line[:80]
         or "$ " in line[:120]
         or "# " in line[:120]
+        or "> " in line[:66]
     )
 
 
@@ -169,7 +159,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
     while at < len(lines):
         found = _heading(lines, at, known, frames) if count < MOST_PARTS and _may_head(lines[at][:200]) else None
         if found is None and count < MOST_PARTS and (name := bare_heads.name_of(lines[at], known)):
-            found = 1, (name,), ""
+            found = 1 + (at + 1 < len(lines) and bare_heads.rule(lines[at + 1])), (name,), ""
         turn = _turn(lines[at], loop) if loop and count < MOST_PARTS and not (found and found[2]) else ""
         if found is None and not turn:
             body.append(lines[at])
@@ -195,7 +185,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         if command and now.node and not now.command:
             home = nodes  # ssh without a command: what follows was typed there
         if command and launch.tells(command):  # its options tell something by themselves
-            host = "".join(nodes[:1]) or _at_prompt(lines[at])
+            host = "".join(nodes[:1]) or at_prompt(lines[at])
             yield Part(nodes, "launch", f"{host}$ {command}\n")
         if command or who:
             label = _label(now.command or command, typed=bool(now.command))
@@ -203,11 +193,6 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         at += taken
     if any(line.strip() for line in body):
         yield from _cut(nodes, label, body, now, when)
-
-
-def _at_prompt(line: str) -> str:
-    found = _PROMPT.match(line)
-    return (found[1] or found[2] or "") if found else ""
 
 
 def _turn(line: str, loop: frozenset[str]) -> str:
@@ -221,17 +206,28 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: 
     for."""
     rows = [line for line in body if line.strip()][:400] if now.many else []
     names = names_in(rows, 0.8) or only_name(rows)
-    text = "\n".join(bare_heads.undented(body)) + "\n"
+    tallied = bool(now.columns) and "uniq -c" in now.command
+    text = "\n".join(_untallied(body) if tallied else bare_heads.undented(body)) + "\n"
     parts = (
         [Part((name,), "", mine) for name, mine in by_name(text, names).items()] if names else [Part(nodes, "", text)]
     )
     for part in parts:
         first = part.text.lstrip()[:1]
-        head = f"{now.columns}\n" if now.columns and (first.isdecimal() or first in "NGP[") else ""
+        head = f"{now.columns}\n" if now.columns and (tallied or first.isdecimal() or first in "NGP[") else ""
         columns = heading(now.command)
         if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
             head = f"{columns}\n"
         yield Part(part.nodes, label, head + part.text, when)
+
+
+def _untallied(body: list[str]) -> list[str]:
+    """Each row as often as uniq -c counted it, 16 times at most, which is a node's GPUs."""
+    found = [(line, _TALLY.match(line)) for line in body]
+    return [
+        row
+        for line, one in found
+        for row in [line[one.end() :] if one else line] * (min(int(one[1]), 16) if one else 1)
+    ]
 
 
 def _heading(
@@ -244,21 +240,21 @@ def _heading(
         return None
     if _RULE.match(line[:500]) and at + 2 < len(lines) and _RULE.match(lines[at + 2].rstrip()[:500]):
         word = lines[at + 1].strip()[:2000]
-        nodes = _folded(word, True) or ((word,) if word in known else _alone(word[:200]))
+        nodes = folded(word, True) or ((word,) if word in known else _alone(word[:200]))
         return (3, nodes, "") if nodes else None
     if found := _ANSIBLE.match(line) or _PSSH.match(line):
         return 1, (found[1],), ""
     marked = _MARKED.match(line) or _OPEN.match(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
-    if node := keyed(line):
+    if (node := keyed(line)) and not in_record(lines, at):
         return 1, (node,), f"{line.strip()} "  # the blank: it is no command of one word
     if look := watched(line):
-        return 1, (look.node,) if _typed_on(look.node, True) else (), look.command
-    if prompt := _PROMPT.match(line):
+        return 1, (look.node,) if typed_on(look.node, False) else (), look.command
+    if prompt := PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
         if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
-            return 1, (host,) if _typed_on(host, bool(prompt[1])) else (), prompt[3]
+            return 1, (host,) if typed_on(host, at_home(line, prompt[3])) else (), prompt[3]
         return None
     if not marked:
         return None
@@ -274,49 +270,13 @@ def _alone(word: str) -> tuple[str, ...]:
     return (word,) if is_host(word) and may_be_lone(word.partition(".")[0]) else ()
 
 
-def _typed_on(host: str, sure: bool) -> bool:
-    """Whether the host of a prompt is a node that tells of itself: no laptop, no login node and no container's id."""
-    if not host or is_node(host):
-        return bool(host)
-    plain = any(c.isdigit() for c in host) and not re.fullmatch(r"[0-9a-f]{12}|\d.*", host)
-    return plain and not re.match(r"login|bastion|jump|head|mgmt|admin|laptop|localhost|ws\d|mac", host, re.I)
-
-
 def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
     """A heading's words: a node, a command, or both."""
     words = [word.strip("()[]<>,;'\"").rstrip(":") for word in re.split(r"[\s|]+", says)][:12]
-    nodes = next((nodes for word in words if (nodes := _folded(word))), ())
-    rest = " ".join(word for word in words if not (nodes and _folded(word)))
+    nodes = next((nodes for word in words if (nodes := folded(word))), ())
+    rest = " ".join(word for word in words if not (nodes and folded(word)))
     command = rest if is_command(rest) else ""
     return (1, nodes, command) if nodes or command else None
-
-
-def _folded(word: str, ruled: bool = False) -> tuple[str, ...]:
-    """The nodes of a name, or of a folded list with a count behind it, as clush prints it. `ruled`: between two rules,
-    where dshbak and clush put nodes and nothing else, whatever they are called."""
-    plain = re.sub(r" \(\d{1,6}\)$", "", word)
-    if is_node(plain) or (ruled and plain != word and is_host(plain)):
-        return (plain,)
-    if not re.fullmatch(r"[A-Za-z][\w.-]{0,62}\[[\d,-]{1,400}\][\w.,\[\]-]{0,400}", plain):
-        return ()
-    names = tuple(_unfolded(plain))
-    return names if len(names) <= MOST_NODES and all(ruled or is_node(name) for name in names) else ()
-
-
-def _unfolded(word: str) -> Iterator[str]:
-    """The names of gpu-[017-020,023],login1, as far as MOST_NODES."""
-    for part in re.findall(r"[^,\[]+(?:\[[\d,-]*\])?[^,\[]*", word)[:MOST_NODES]:
-        before, bracket, rest = part.partition("[")
-        ranges, _, after = rest.partition("]")
-        if not bracket:
-            yield before
-            continue
-        for one in ranges.split(","):
-            first, _, last = one.partition("-")
-            last = last or first
-            if first.isdigit() and last.isdigit() and int(last) - int(first) < MOST_NODES:
-                for number in range(int(first), int(last) + 1):
-                    yield f"{before}{number:0{len(first)}}{after}"
 
 
 def _label(says: str, typed: bool = False) -> str:

@@ -62,6 +62,10 @@ def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda fil
 MOST_PASTED = 20_000  # files that one file may be cut into
 
 
+def _text(body: bytes) -> str:
+    return without_escapes(body.decode("utf-8", "replace").replace("\r\n", "\n"))
+
+
 class _Sorter(Reader):
     def __init__(self) -> None:
         super().__init__()
@@ -154,11 +158,9 @@ class _Sorter(Reader):
 
     def _pasted(self, item: Item, nested: int) -> bool:
         """Whether it is several files that somebody pasted or collected into one: then each was taken by itself."""
-        if item.binary or b"\0" in item.head or not parts_of(without_escapes(item.head.decode("utf-8", "replace"))):
+        if item.binary or b"\0" in item.head or not parts_of(_text(item.head)):
             return False
-        parts = parts_of(
-            without_escapes(whole_text(item, item.upto(HEAD).decode("utf-8", "replace").replace("\r\n", "\n")))
-        )
+        parts = parts_of(whole_text(item, _text(item.upto(HEAD))))
         before, count = len(self.brought.unread), 0
         again: Counter[tuple[str, str]] = Counter()
         for part in parts[:MOST_PASTED]:

@@ -7,17 +7,19 @@ their rank in their content as well, the difference is applied to all of that no
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+from probes.catalog._cluster_facts import Cluster
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
 from probes.intake.hosts import called, lone_node, node_of_name
-from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of
+from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem
 from probes.intake.neighbours import beside_known, of_fabric, of_logs, of_names, of_repeated, of_twins
 
 
@@ -29,6 +31,9 @@ class Who:
         hosts = {host for log in brought.logs for host in log.hosts.values()}
         hosts |= {host for log in brought.logs for host in log.named}
         hosts |= {one.host for one in brought.nodes if one.host}
+        facts = [one.reading.facts for one in brought.nodes]
+        clusters = [one for one in facts if isinstance(one, Cluster)]
+        self.pods = {pod.name: pod.node for one in clusters for pod in one.pods if pod.node}
         self.told = {folder: min(said) for folder, said in brought.told.items() if len(said) == 1}
         hosts |= set(self.told.values())
         hosts |= brought.named | of_names([one.inside for one in brought.nodes])
@@ -91,7 +96,12 @@ class Who:
     def node(self, rank: int | None, inside: PurePosixPath) -> str:
         """The node of a rank's file: that of its folder, or where other files place the rank, or that of its name."""
         placed = self.node_of_rank.get(rank, "") if rank is not None else ""
-        return self.folder_node(inside) or placed or self.name_node(inside)
+        return self._pods_node(inside) or self.folder_node(inside) or placed or self.name_node(inside)
+
+    def _pods_node(self, inside: PurePosixPath) -> str:
+        """The node on which the pod runs that a file or its folder is called after."""
+        words = (stem(inside.name), *re.split(r"[._]", stem(inside.name)), *(one.name for one in inside.parents))
+        return next((self.pods[word] for word in words if word in self.pods), "") if self.pods else ""
 
     def whole_node(self, inside: PurePosixPath) -> str:
         """The node of what is of a node as a whole."""

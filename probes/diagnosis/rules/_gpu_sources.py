@@ -117,7 +117,10 @@ def faults(evidence: Evidence, times: Times) -> Iterator[Fault]:
     yield from stuck(evidence, times)
     for seen, finding in evidence.findings(*STATE):
         index, bus = finding.subject.get("gpu"), str(finding.subject.get("bus_id", ""))
+        stamp = str(finding.subject.get("stamp", ""))  # of an alert, or of a reason that stands since
         if finding.code == "pci.dead" and "nvidia" not in finding.says.lower():
+            continue
+        if stamp and times.over(seen.node, None, stamp):
             continue
         yield Fault(*STATE[finding.code], seen, finding, bus, index if isinstance(index, int) else None)
     for seen, finding in evidence.findings("gpu.driver_problem"):

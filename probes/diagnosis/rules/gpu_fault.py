@@ -234,6 +234,7 @@ def _gpus(count: int) -> str:
 def _headline(cause: str, node: str, index: int | None, bus_id: str, finding: Finding, group: list[Fault]) -> str:
     gpu, where = _named(index, bus_id), node or "a node"
     if cause == OFF_BUS:
+        gpu = gpu if index is not None or bus_id else "a GPU"
         return f"{gpu[:1].upper()}{gpu[1:]} on {where} fell off the bus: the driver has lost it"
     says = finding.says.partition(". To do:")[0].removeprefix(f"GPU {finding.subject.get('bus_id')}: ")
     others = {one.bus_id for one in group if one.cause == cause and one.bus_id} - {group[0].bus_id}

@@ -137,7 +137,7 @@ def _says(gpu: Gpu, peers: float | None) -> str:
 
 
 def _named(gpu: Gpu) -> str:
-    return f"GPU {gpu.index}" if gpu.index is not None else f"GPU {gpu.bus_id}"
+    return f"GPU {gpu.index}" if gpu.index is not None else f"GPU {gpu.bus_id}" if gpu.bus_id else "a GPU"
 
 
 def _of_node(node: str, some: list[Gpu], there: NodeGpus, free: int, clocks: dict[str | None, float]) -> Hypothesis:

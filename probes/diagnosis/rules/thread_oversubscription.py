@@ -112,7 +112,7 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     # Threads that fill few of the CPUs crowd nobody: whoever does is not seen here, as from within a container.
     # Where the use of some is not told, as of a table that was cut, it may be these.
     told_all = all(one.cpu is not None for one in mine if (one.threads or 0) > 1)
-    elsewhere = 0 < used < FILLS * cpus and told_all
+    elsewhere = 0 < used < FILLS * cpus and told_all and max(asked, default=0) < cpus
     if (not many and not unset) or (held and not own) or elsewhere:
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]

@@ -192,7 +192,8 @@ def findings(facts: Verdicts) -> Iterator[Finding]:
         subject: dict[str, str | int] = {} if one.gpu is None else {"gpu": one.gpu}
         if one.code == "gpu.xid_told" and one.n is not None:
             subject["xid"] = one.n
-            subject |= {"stamp": one.stamp} if one.stamp else {}
+        if one.stamp:
+            subject["stamp"] = one.stamp
         says = one.says if one.says.startswith(("NVSwitch", "an NVSwitch")) else f"{who} {one.says}"
         yield Finding(one.code, one.severity, f"{clean(says)}, says {facts.tool}", subject)
 
