@@ -9,6 +9,7 @@ Errors   none: a line in no known form is a Line without a stamp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from probes.core import lines_of
 _FACILITIES = {"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"}
 _LEVELS = {"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"}
 LONGEST_UP_S = 1e10  # since boot: more is no time
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -108,10 +110,35 @@ def _bracket(rest: str, clock: Clock) -> Line | None:
         message = text.partition(" kernel: ")[2] if " kernel: " in text[:90] else text
         return Line(clock.wall(mono), mono, f"[{word}]", message.strip())
     try:
-        at = datetime.strptime(word, "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
+        told = datetime.strptime(_in_english(word), "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)
     except ValueError:
         return None
-    return Line(None, at, word, text.strip())  # without a time zone
+    # without a time zone; in English, as whoever compares it with others expects
+    return Line(None, told.timestamp(), word if word[:3] in _DAYS else f"{told:%a %b %d %H:%M:%S %Y}", text.strip())
+
+
+_DATED = re.compile(r"[^\W\d]{1,10}\.? {1,2}(\d{0,2}[^\W\d]{1,9})\.? {1,2}(\d{1,2} \d\d:\d\d:\d\d \d{4})")
+# Months as dmesg -T prints them in German, French, Spanish, Italian and Portuguese, where they begin otherwise.
+_ABROAD = {
+    "mär": "mar", "mrz": "mar", "avr": "apr", "abr": "apr", "mai": "may", "mag": "may", "giu": "jun", "jui": "jun",
+    "juil": "jul", "lug": "jul", "aoû": "aug", "ago": "aug", "set": "sep", "okt": "oct", "ott": "oct", "out": "oct",
+    "dez": "dec", "déc": "dec", "dic": "dec", "ene": "jan", "gen": "jan", "fév": "feb", "fev": "feb",
+}  # fmt: skip
+_ENGLISH = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _in_english(word: str) -> str:
+    """`Mo Mai 11 02:12:11 2026`, and `一 5月 11 02:12:11 2026`, without the day of the week."""
+    found = _DATED.fullmatch(word)
+    if found is None:
+        return word
+    month = found[1].lower()
+    if month[:1].isdigit() and month[-1] in "月월":
+        number = int("".join(c for c in month if c.isdecimal()))
+        month = _ENGLISH[number - 1] if 1 <= number <= 12 else ""
+    else:
+        month = _ABROAD.get(month[:4], _ABROAD.get(month[:3], month[:3]))
+    return f"{month} {found[2]}"
 
 
 def _iso(rest: str) -> Line | None:

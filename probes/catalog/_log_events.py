@@ -97,6 +97,7 @@ KINDS: dict[str, str] = {
     "compiling": "wrote that it compiles",
     "preparing": "wrote that it prepares data",
     "launched": "was started by its launcher",
+    "threads_refused": "was refused a thread by its system",
     "clock_wrong": "told how far a clock is off",
     "progress": "told of its progress",
     "finished": "wrote that its work is done",

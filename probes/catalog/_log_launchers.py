@@ -186,6 +186,14 @@ SHAPES = (
     # torch.distributed.run and torch/distributed/launcher/api.py, before any rank writes
     shape("launched", "Setting OMP_NUM_THREADS environment variable"),
     shape("launched", "Starting elastic_operator"),
+    # OpenBLAS driver/others/blas_server.c, libgomp team.c, LLVM's openmp i18n (34): the system gives no more threads
+    shape(
+        "threads_refused",
+        "pthread_create failed for thread",
+        r"blas_thread_init: pthread_create failed for thread \d{1,6} of (?P<name>\d{1,6})",
+    ),
+    shape("threads_refused", "Thread creation failed", r"libgomp: Thread creation failed", name="libgomp"),
+    shape("threads_refused", "resources for OMP thread", r"OMP: Error #34: .{0,80}for OMP thread", name="OMP"),
     *_log_schedulers.SHAPES,
 )
 

@@ -58,6 +58,7 @@ WORDS = (
         "sending SIG", "container oom", "to reclaim", "due to memory usage", "SPOT_ITN", "requirement error",
         "no heartbeat", "clock wrong by", "time reset", "clock drift", "clock difference",
         "Protocol authentication", "OMP_NUM_THREADS environment", "elastic_operator",
+        "pthread_create failed", "Thread creation failed", "for OMP thread",
         "libnccl", "redential", "skew too great", "not yet valid", "unwaited collective",
         "expected DDP bucket view", "Cannot set grad twice", "computed twice for this", "issued for this bucket",
         "graph has changed", "CSAN detected", "CUDASanitizerErrors", "not used in producing", "disagreement between",

@@ -129,7 +129,9 @@ SHAPES = (
         for word in ("TERM_OWNER", "TERM_ADMIN", "TERM_FORCE_OWNER", "TERM_FORCE_ADMIN", "TERM_BUCKET_KILL")
     ),
     shape("scheduler_kill", "TERM_REQUEUE_", r"\bTERM_REQUEUE_(?:OWNER|ADMIN)\b", name="JOB REQUEUE"),
-    shape("scheduler_kill", "TERM_R", r"\bTERM_(?:REQUEUE_)?RC\b", name="taken away"),  # reclaimed by the cloud
+    shape(
+        "scheduler_kill", "TERM_R", r"\bTERM_(?:REQUEUE_)?RC(?:_RECLAIM)?\b", name="taken away"
+    ),  # reclaimed by the cloud
     shape(
         "scheduler_kill", "PBS: job killed", r"PBS: job killed: (?:v?p?mem|pvmem) .{1,60}exceeded limit", name=KILLED
     ),

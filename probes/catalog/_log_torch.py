@@ -289,7 +289,7 @@ _NETWORK = (
     shape(
         "rendezvous",
         "had no heartbeat",
-        r"node\(s\) '(?P<peer>[A-Za-z0-9][\w.-]{0,120}?)_\d{1,8}_\d{1,4}'.{0,300}? removed from the rendezvous "
+        r"node\(s\) '?(?P<peer>[A-Za-z0-9][\w.-]{0,120}?)_\d{1,8}_\d{1,4}\b.{0,300}? removed from the rendezvous "
         r".{0,120}?since they had (?P<name>no heartbeat)",
     ),
     shape("rendezvous", "etcd.Etcd", r"(?:^|\s)etcd\.Etcd\w{4,40}", name="EtcdConnectionError"),

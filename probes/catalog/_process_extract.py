@@ -75,7 +75,9 @@ def is_environment(text: str) -> bool:
     """Whether this is the environment of a rank: one variable a line, or NUL between them as in /proc/PID/environ."""
     found = {name for name, _ in _VARIABLE.findall(text[:262144])}
     lines = [line for line in text[:262144].replace("\0", "\n").split("\n") if line]
-    return bool({"RANK", "SLURM_PROCID"} & found) and sum("=" in line for line in lines) > 0.9 * len(lines)
+    return bool({"RANK", "SLURM_PROCID"} & found) and sum(
+        "=" in line and not line[0].isdigit() for line in lines
+    ) > 0.9 * len(lines)
 
 
 def variables_in(text: str) -> dict[str, int]:

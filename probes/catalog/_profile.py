@@ -44,6 +44,9 @@ INTERPRETER = ("python", "libpython", "_pyeval", "pyobject", "_pyobject", "pyvec
     "__libc", "main", "libc.", "libc-", "vectorcall", "function_code", "pyimport", "import_", "context_run",
     "gen_", "thread_run", "pythread", "start_thread", "clone", "object_vacall", "_functools", "partial_", "ffi_",
     "libffi", "closure_fcn", "_ctypes", "_callpythonobject", "_call_function_pointer", "pycfuncptr")  # fmt: skip
+# A C function that ctypes was given a Python function for: what Python called through libffi calls it back.
+CLOSURES = ("closure_fcn", "_CallPythonObject", "ffi_closure")
+CALLED_BY_FFI = ("ffi_call", "_call_function_pointer", "_ctypes_callproc")
 TORCH = ("libtorch", "libc10", "_C.", "torch::", "at::", "c10::", "THP")
 
 
@@ -209,6 +212,8 @@ def _last_python(frames: Iterable[str]) -> str:
 
 def callback(frames: list[str]) -> tuple[str, str] | None:
     """(extension, Python below it) where Python calls an extension that calls Python again."""
+    if (closed := _by_closure(frames)) is not None:
+        return closed
     above = False
     extension = ""
     for frame in frames:
@@ -219,6 +224,21 @@ def callback(frames: list[str]) -> tuple[str, str] | None:
         elif above and (name := _extension(frame)):
             extension = name
     return None
+
+
+def _by_closure(frames: list[str]) -> tuple[str, str] | None:
+    """(C function, Python below it) of ctypes: any C function counts, be it of libc, that was called through libffi and
+    calls a closure. Where the sample was taken before Python runs in it, the Python that asked for it is told."""
+    called = next((at for at, frame in enumerate(frames) if frame.startswith(CALLED_BY_FFI)), None)
+    closed = next((at for at, frame in enumerate(frames) if frame.startswith(CLOSURES)), None)
+    if called is None or closed is None or closed <= called or not any(map(_is_python, frames[:called])):
+        return None
+    between = [frame for frame in frames[called:closed] if not frame.startswith(("0x", *CALLED_BY_FFI))]
+    names = [frame for frame in between if "libffi" not in frame and not frame.startswith("ffi_")]
+    if not names:
+        return None
+    below = next((frame for frame in frames[closed:] if _is_python(frame)), _last_python(frames[:called]))
+    return clean(_extension(names[0]) or names[0])[:80], clean(below)[:120]
 
 
 def _extension(frame: str) -> str:

@@ -14,6 +14,7 @@ from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
 from probes.catalog._net_facts import Mask
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Reason, Seen
+from probes.diagnosis.joined_cpus import join
 from probes.diagnosis.looks import order_of
 from probes.diagnosis.quotas import together
 from probes.diagnosis.runners import Runner as Runner
@@ -176,6 +177,8 @@ def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
     if nowhere is not None and len(named) == 1:  # settings of no known node are of the only one
         named[0].asked = named[0].asked or nowhere.asked
         named[0].cpus = named[0].cpus or nowhere.cpus
+        if set(evidence.nodes) <= {"", named[0].node}:
+            join(named[0], found.pop(""))
     for here in found.values():
         here.quotas = together(here.quotas)
     return found
@@ -255,7 +258,7 @@ def _process(here: NodeCpu, one: Process, ref: str) -> None:
 
 def _mask(here: NodeCpu, mask: Mask, ref: str) -> None:
     there = here.runners.setdefault(mask.pid, Runner(mask.pid, mask.comm or "process", ref=ref))
-    there.mask = mask.cpus
+    there.mask, there.comm = mask.cpus, there.comm or mask.comm
 
 
 VERY_LATE = 60.0  # percent of the time that a thread waits for a CPU; judgement: below, a rank is slow, not gone

@@ -16,7 +16,7 @@ from probes.catalog._process_extract import is_environment, is_extract, is_ps
 from probes.catalog._process_lines import tells_states
 from probes.catalog._stack_native import is_native
 from probes.catalog._stack_text import SPY_MAIN
-from probes.core import clean, lines_of
+from probes.core import clean, lines_of, without_escapes
 from probes.intake.by_rank import marked
 from probes.intake.container_tables import is_table
 from probes.intake.exported_logs import lines_in, lines_of_rows
@@ -54,7 +54,7 @@ _SOURCES = (".md", ".rst", ".html", ".py", ".pyc", ".sh", ".yaml", ".yml", ".tom
 _PROGRAMS = (".py", ".patch", ".diff")  # of which a piece may show the fault itself
 _KERNEL = re.compile(
     r"(?:<\d{1,3}>|[a-z]{3,8} {0,6}:[a-z]{3,6} {0,6}: ?)?"  # dmesg -r, dmesg -x
-    r"(?:\[ {0,8}\d{1,9}\.\d{3,6}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
+    r"(?:\[ {0,8}\d{1,9}\.\d{3,6}\]|\[[^\W\d]{1,10}\.? {1,2}\d{0,2}[^\W\d]{1,9}\.? [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{0,80};"
     r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
@@ -123,7 +123,7 @@ def kind_of(item: Item) -> Known | Other:
 
 
 def _of_bytes(data: bytes, item: Item) -> Known | Other:
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    text = without_escapes(data.decode("utf-8", "replace").replace("\r\n", "\n"))
     status = _STATUS.match(text[:HEAD])
     if status:
         if (status[1] or status[2]) != "200":

@@ -129,6 +129,9 @@ def _points(row: dict[str, Any]) -> Iterator[Point]:
             yield _number(pair[0]), value
 
 
+_LEGEND = r"[A-Za-z][\w.-]{1,80}(?::\d{1,5})?"  # a pod, a node, or where its exporter listens
+
+
 def _csv_heads(line: str) -> list[str]:
     if not line[:8].strip(' "').lower().startswith("time"):
         return []
@@ -138,8 +141,9 @@ def _csv_heads(line: str) -> list[str]:
         return cells
     # A legend of names that differ in their number only: pods or nodes.
     shapes = {re.sub(r"\d{1,20}", "#", cell) for cell in series}
-    legend = len(series) > 1 and len(shapes) == 1 and all(re.fullmatch(r"[A-Za-z][\w.-]{1,80}", one) for one in series)
-    return cells if legend and not re.match(r"(?i)(?:rank|gpu|loss|step|epoch|layer|value|col)", series[0]) else []
+    legend = len(series) > 1 and len(shapes) == 1 and all(re.fullmatch(_LEGEND, one) for one in series)
+    told = legend and (":" in series[0] or not re.match(r"(?i)(?:rank|gpu|loss|step|epoch|layer|value|col)", series[0]))
+    return cells if told else []
 
 
 def _of_csv(text: str) -> list[Series]:

@@ -60,22 +60,32 @@ def steps_in(text: str) -> str:
     split = _splitter(head)
     names = [name.rpartition("/")[2].lstrip("_").lower() for name in _cells(head, split)]
     step = next((at for at, name in enumerate(names) if name in ("step", "global_step", "iteration", "iter")), None)
-    took = next(
-        (at for at, name in enumerate(names) if part_of(unit_of(name)[0]) == "total" or name == "seconds"), None
-    )
+    took = next((at for at, name in enumerate(names) if _is_total(name)), None)
+    data = next((at for at, name in enumerate(names) if part_of(unit_of(name)[0]) == "data"), None)
     if not split or step is None or took is None or any("rank" in name for name in names):
         return ""
     scale = unit_of(names[took])[1]
-    found: list[tuple[str, float]] = []
+    found: list[tuple[str, float, str]] = []
     for line in lines_of(rest, 4000):
         cells = _cells(line, split)
         if len(cells) == len(names) and cells[step].isdecimal() and _NUMBER.fullmatch(cells[took]):
-            found.append((cells[step], float(cells[took]) * scale))
+            loads = data is not None and _NUMBER.fullmatch(cells[data])
+            of_data = (
+                f" data_time: {float(cells[data]) * unit_of(names[data])[1]:.6f} s"
+                if data is not None and loads
+                else ""
+            )
+            found.append((cells[step], float(cells[took]) * scale, of_data))
         if len(found) >= MOST:
             break
-    if len(found) < 2 or _since_start([seconds for _, seconds in found]):
+    if len(found) < 2 or _since_start([seconds for _, seconds, _ in found]):
         return ""
-    return "".join(f"step {number} step_time {seconds:.6f} s\n" for number, seconds in found)
+    return "".join(f"step {number} step_time {seconds:.6f} s{of_data}\n" for number, seconds, of_data in found)
+
+
+def _is_total(name: str) -> bool:
+    """`end_to_end(s)` is TorchTitan's."""
+    return part_of(unit_of(name)[0]) == "total" or name in ("seconds", "end_to_end(s)")
 
 
 def _since_start(times: list[float]) -> bool:

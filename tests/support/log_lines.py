@@ -226,6 +226,17 @@ LINES_OF_COMMUNICATION: Told = [
 
 LINES_OF_LAUNCHERS: Told = [
     (
+        "OpenBLAS blas_thread_init: pthread_create failed for thread 12 of 96: Resource temporarily unavailable",
+        "threads_refused",
+        {"name": "96"},
+    ),
+    ("libgomp: Thread creation failed: Resource temporarily unavailable", "threads_refused", {"name": "libgomp"}),
+    (
+        "OMP: Error #34: System unable to allocate necessary resources for OMP thread:",
+        "threads_refused",
+        {"name": "OMP"},
+    ),
+    (
         "srun: error: Task launch for StepId=7.0 failed on node gn-3: Protocol authentication error",
         "credential",
         {"peer": "gn-3", "name": "Protocol authentication error"},

@@ -77,6 +77,7 @@ def _off(evidence: Evidence) -> Iterator[tuple[Seen, str, bool]]:
         if node not in told:
             told.add(node)
             yield dataclasses.replace(seen, node=node), says, True
+    yield from _two(evidence, told)
     for some, unkept_only in _asked_together(evidence):
         usual = median(seen.facts.told_at for seen in some)
         far = [seen for seen in some if abs(seen.facts.told_at - usual) > TIGHT_S]
@@ -90,6 +91,29 @@ def _off(evidence: Evidence) -> Iterator[tuple[Seen, str, bool]]:
                 where = "ahead of" if apart > 0 else "behind"
                 says = f"its clock is {abs(apart):.0f} s {where} the other nodes', which were asked with it"
                 yield seen, f"{says}: elastic rendezvous fails beyond {ELASTIC_S:g} s", True
+
+
+def _two(evidence: Evidence, told: set[str]) -> Iterator[tuple[Seen, str, bool]]:
+    """Of two nodes that were asked together none is the odd one: it is the one that the rendezvous drops, or whose
+    clock follows no source, or it is not known."""
+    unkept = {seen.node for seen, _ in evidence.findings("host.clock_unsynchronised")}
+    lost = {
+        node_called(evidence, host) or host
+        for one in evidence.job.said("rendezvous")
+        if one[0].name in DROPPED and (host := address(one[0].peer))
+    }
+    for some in _loops(evidence):
+        if len(some) != 2 or told & some.keys():
+            continue
+        first, second = some.values()
+        apart = abs(first.facts.told_at - second.facts.told_at)
+        if apart <= (ELASTIC_S if first.ref == second.ref else TOGETHER_S):
+            continue
+        odd = (lost & some.keys()) or (unkept & some.keys())
+        node = next(iter(odd)) if len(odd) == 1 else ""
+        told |= some.keys()
+        says = f"the clocks of {' and '.join(some)}, which were asked together, are {apart:.0f} s apart"
+        yield dataclasses.replace(some[node] if node else first, node=node), says, True
 
 
 def _services(evidence: Evidence) -> Iterator[tuple[str, Seen, str]]:
@@ -118,20 +142,29 @@ def _seconds(more: Mapping[str, str | int]) -> float:
         return 0.0
 
 
+def _loops(evidence: Evidence) -> list[dict[str, Seen]]:
+    """Readings of nodes that one file tells, in which one loop or session asked them."""
+    together: dict[str, dict[str, Seen]] = {}
+    for seen in evidence.of("host.clock"):
+        if seen.facts.told_at is None:
+            continue
+        # Of a part of a file, `FILE: gpu-017 part`, the file; one that tells of several nodes is the same for all.
+        whole = seen.ref.rpartition(": ")[0] if ": " in seen.ref else seen.ref
+        together.setdefault(whole, {}).setdefault(seen.node, seen)
+    return list(together.values())
+
+
 def _asked_together(evidence: Evidence) -> Iterator[tuple[list[Seen], set[str]]]:
     """(readings of nodes that printed their time at one moment, nodes that alone may be blamed by it): one file of
     several nodes; or files of each node of which all but one tell the same moment, when that one's clock follows no
     source. It may also have been asked later, and then its clock would be kept."""
-    together: dict[str, dict[str, Seen]] = {}
     apart: dict[str, Seen] = {}
     for seen in evidence.of("host.clock"):
         if seen.facts.told_at is None:
             continue
-        if ": " in seen.ref:
-            together.setdefault(seen.ref.rpartition(": ")[0], {}).setdefault(seen.node, seen)
         if seen.node:
             apart.setdefault(seen.node, seen)
-    yield from ((list(some.values()), set()) for some in together.values() if len(some) > 2)
+    yield from ((list(some.values()), set()) for some in _loops(evidence) if len(some) > 2)
     unkept = {seen.node for seen, _ in evidence.findings("host.clock_unsynchronised")}
     if len(apart) > 2 and unkept:
         yield list(apart.values()), unkept

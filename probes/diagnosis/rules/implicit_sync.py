@@ -7,10 +7,12 @@ Source   CUDA and torch: .item(), .tolist(), .cpu(), printing and nonzero() wait
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from probes.catalog._cuda_calls import CudaCalls
+from probes.catalog._profile import Profile
 from probes.catalog._stack_facts import Frame
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
@@ -23,6 +25,7 @@ MOST_SAMPLES = 0.4  # of a profile; judgement
 PROFILE, SUMMARY = "rank.profile", "rank.cuda_calls"
 LOOKS, MOST_LOOKS = 3, 0.6  # judgement
 _SAID = ("sync_warned",)
+_PLACE = re.compile(r"\(([^()\s]{1,300}):(\d{1,9})\)$")
 KERNELS = 50  # for each wait: a step starts thousands, and asks for its loss once; judgement
 ENOUGH = 200  # waits; judgement
 LONG_NS = 50_000  # a call: starting a copy takes 10 us; judgement
@@ -82,14 +85,50 @@ def _at_warned_lines(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _same_line(place: str, frame: Frame) -> bool:
+    return _same_place(place, frame.file, str(frame.line))
+
+
+def _same_place(place: str, in_file: str, line: str) -> bool:
     """py-spy shortens the path of a file."""
     file, _, number = place.rpartition(":")
-    return str(frame.line) == number and (file == frame.file or file.endswith(f"/{frame.file}"))
+    return line == number and (file == in_file or file.endswith(f"/{in_file}"))
+
+
+def _warned_of(places: set[str], line: str) -> bool:
+    """Whether torch warns of this line of a program, as a frame is written."""
+    at = _PLACE.search(line)
+    return at is not None and any(_same_place(place, at[1], at[2]) for place in places)
+
+
+def _of_looks(evidence: Evidence, profile: Profile, places: set[str]) -> str:
+    """One look at each process: a job that stands looks the same."""
+    slow = profile.total >= LOOKS and not evidence.suspects and not standing(evidence)
+    return "looks_at_waits" if slow and _warned_of(places, profile.sync_at) else "in_device_sync_once"
+
+
+def _at_places(profile: Profile, places: set[str]) -> int:
+    """Samples whose innermost frame is at one of these lines: without native frames the wait itself is not seen."""
+    own = [one.samples for one in profile.tree]
+    for one in profile.tree:
+        if one.parent >= 0:
+            own[one.parent] -= one.samples
+    found = [_PLACE.search(one.name) for one in profile.tree]
+    return sum(
+        mine for mine, at in zip(own, found, strict=True)
+        if at and mine > 0 and any(_same_place(place, at[1], at[2]) for place in places)
+    )  # fmt: skip
 
 
 def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
+    places = {event.where for event, _, _ in evidence.job.said("sync_warned") if event.where}
     for seen in evidence.of(PROFILE):
         profile, rank = seen.facts, rank_of(evidence, seen)
+        at = _at_places(profile, places) if places and not profile.sync else 0
+        if profile.total and at >= MOST_SAMPLES * profile.total:
+            share = f"{100 * at / profile.total:.0f} % of {profile.total} samples"
+            says = f"{share} are at lines that wait for the device"
+            views = [evidence.job.view(rank)] if rank is not None else []
+            yield _hypothesis(views, says, (Reason(says, seen.ref),), "profile_at_waits")
         if profile.total and profile.sync >= MOST_SAMPLES * profile.total:
             share = f"{100 * profile.sync / profile.total:.0f} % of {profile.total} samples"
             where = f", most below {profile.sync_at}" if profile.sync_at else ""
@@ -98,7 +137,7 @@ def _in_profiles(evidence: Evidence) -> Iterator[Hypothesis]:
                 views,
                 f"The program waits for its device in {share}{where}",
                 (Reason(f"{share} are in a synchronisation with the device{where}", seen.ref),),
-                "in_device_sync_once" if profile.looks else "sync_in_profile",  # a job that stands looks the same
+                _of_looks(evidence, profile, places) if profile.looks else "sync_in_profile",
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -89,6 +90,10 @@ def _against_peers(evidence: Evidence) -> Iterator[Hypothesis]:
     for component, nodes in told.items():
         counts = Counter(_plain(version) for version, _ in nodes.values())
         usual, most = counts.most_common(1)[0]
+        if len(nodes) == 2 == len(counts) and component in IN_STEP and "" not in nodes:
+            says = " and ".join(f"{component} {version} on {node}" for node, (version, _) in nodes.items())
+            one = _found("", says, next(iter(nodes.values()))[1], "versions_apart")
+            yield dataclasses.replace(one, nodes=frozenset(nodes))
         if len(counts) < 2 or most * 2 <= len(nodes) or component == "kernel":
             continue
         for node, (version, ref) in nodes.items():

@@ -29,7 +29,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 old = times.old(seen.node, event.last_at, event.last)
                 if signal and old != "yes":
                     rank = _by_bus_error(evidence, seen.node) if signal == "machine_check_uncorrected" else None
-                    nameless = signal == "machine_check_uncorrected" and rank is None and _nameless(evidence)
+                    nameless = signal == "machine_check_uncorrected" and rank is None and _nameless(evidence, seen.node)
                     signals = (signal, "bus_error_there") if nameless and not old else (signal,)
                     one = _found(seen, finding, (*signals, "fault_before_job") if old else signals, rank)
                     yield dataclasses.replace(one, nodes=one.nodes | {seen.node, ""}) if nameless else one
@@ -39,7 +39,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     ):
         for seen, finding in evidence.findings(code):
             rank = _by_bus_error(evidence, seen.node)
-            nameless = rank is None and _nameless(evidence)
+            nameless = rank is None and _nameless(evidence, seen.node)
             signals = (signal, "bus_error_there") if rank is not None or nameless else (signal,)
             one = _found(seen, finding, signals, rank)
             yield dataclasses.replace(one, nodes=one.nodes | {seen.node, ""}) if nameless else one
@@ -55,11 +55,14 @@ def _by_bus_error(evidence: Evidence, node: str) -> int | None:
     return here.pop() if len(here) == 1 else None
 
 
-def _nameless(evidence: Evidence) -> bool:
-    """Whether a process of which no rank and no node is told ended by SIGBUS."""
+def _nameless(evidence: Evidence, node: str) -> bool:
+    """Whether a process of this node, or of which no node is told, ended by SIGBUS, and no rank is told."""
     ends = evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill")
     return any(
-        event.code in (-7, 135) and not event.about and event.rank is None and not node_of(evidence, (event, log, seen))
+        event.code in (-7, 135)
+        and not event.about
+        and event.rank is None
+        and node_of(evidence, (event, log, seen)) in ("", node)
         for event, log, seen in ends
     )
 

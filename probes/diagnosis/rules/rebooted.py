@@ -130,6 +130,12 @@ def _uptimes(evidence: Evidence, times: Times) -> Iterator[Hypothesis]:
             seconds, seen = up[node]
             says = f"{node or 'a node'} is up for {_long(seconds)}, and the job had run for {_long(ran or 0.0)}"
             yield _found(node, says, seen.ref, "booted_during_job")
+    if len(up) == 2 and not young:
+        (low, seen), (high, _) = sorted(up.values(), key=lambda one: one[0])
+        if high > LONG_S and low < min(high * SHORT, LONG_S):
+            says = f"{seen.node or 'a node'} is up for {_long(low)}, and the other for {_long(high)}"
+            lost = any(True for _ in evidence.job.said("peer_closed", "remote_error", "store_closed", "scheduler_kill"))
+            yield _found(seen.node, says, seen.ref, "uptime_below_peer" if lost else "uptime_below_peer_only")
     if len(up) < 3:
         return
     usual = median(seconds for seconds, _ in up.values())

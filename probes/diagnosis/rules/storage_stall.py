@@ -54,17 +54,19 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     )
     yield from (one for one in disks if "device" not in one.subject)
     goes_on = bool(steps_to_the_look(evidence))  # then whoever was seen to wait has got what it waited for
+    again = _same_twice(evidence)
     for seen, finding in evidence.findings(*SIGNALS):
         if goes_on and finding.code.startswith("host.tasks_wait"):
             continue
         if finding.severity == "bad" or finding.code == "host.tasks_wait_for_file":
+            twice = finding.code == "host.tasks_wait_for_file" and seen.node in again
             subject = {key: finding.subject[key] for key in ("mount", "device", "server") if key in finding.subject}
             yield Hypothesis(
                 CAUSE,
                 {**({"node": seen.node} if seen.node else {}), **subject},
                 f"Storage of {seen.node or 'a node'} does not answer: {finding.says}",
                 (Reason(finding.says, seen.ref),),
-                (SIGNALS[finding.code],),
+                ("tasks_wait_for_file_twice",) if twice else (SIGNALS[finding.code],),
                 would_change=("the same mount, answering",),
                 nodes=frozenset({seen.node}),
             )
@@ -83,6 +85,18 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 ranks=frozenset({rank}),
                 nodes=frozenset({view.node}),
             )
+
+
+def _same_twice(evidence: Evidence) -> set[str]:
+    """Nodes of which two looks show one task in one function: a read that ends is seen so once."""
+    found: dict[str, set[tuple[int, str]]] = {}
+    again: set[str] = set()
+    for seen in evidence.of("host.stuck_in_files"):
+        tasks = {(one.pid, one.where) for one in seen.facts.tasks if one.remote}
+        if found.get(seen.node, set()) & tasks:
+            again.add(seen.node)
+        found[seen.node] = found.get(seen.node, set()) | tasks
+    return again
 
 
 def _of_drive(one: Hypothesis) -> Hypothesis:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.cpus import THREAD_NAMES as NAMES
 from probes.diagnosis.cpus import NodeCpu, Runner, busiest, cpu_set, decides
+from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import node_of
 
 CAUSE = "cpu.thread_oversubscription"
 RUNNING, THREADS = 1.5, 2.0  # tasks that want to run, and threads of ranks, per CPU; judgement
@@ -28,11 +30,35 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 continue
             signals = (*one.signals, "openmp_waits")
             yield dataclasses.replace(one, because=(*one.because, _spinning(seen)), signals=signals)
+    yield from _refused(evidence)
     for node, seen in spins.items():
         if not (node in evidence.cpus and evidence.cpus[node].has_room):
             says = _spinning(seen)
             subject = {"node": node} if node else {}
             yield Hypothesis(CAUSE, subject, says.says, (says,), ("openmp_waits",), would_change=WANTED)
+
+
+def _refused(evidence: Evidence) -> Iterator[Hypothesis]:
+    """The system gave a thread pool of the job no more threads, and the program did not go on after it."""
+    steps: dict[int, int] = {}
+    for event, log, _ in evidence.job.said("progress"):
+        steps[id(log)] = max(steps.get(id(log), 0), event.last_place)
+    said = [
+        one for one in evidence.job.said("threads_refused") if one[0].last_place >= steps.get(id(one[1]), 0)
+    ]  # fmt: skip
+    if not said:
+        return
+    nodes = {node for one in said if (node := node_of(evidence, one))}
+    ranks = frozenset(one[0].rank for one in said if one[0].rank is not None)
+    where = next(iter(nodes)) if len(nodes) == 1 else ""
+    yield Hypothesis(
+        CAUSE, {"node": where} if where else {},
+        f"The system{f' of {where}' if where else ''} gives the ranks no more threads: "
+        "each starts one for every CPU, as far as its limit goes",
+        tuple(quoted(*one) for one in said[:3]), ("threads_refused",),
+        would_change=("OMP_NUM_THREADS set to CPUs per rank, and no such message",),
+        ranks=ranks, nodes=frozenset(nodes),
+    )  # fmt: skip
 
 
 def _spinning(seen: Seen) -> Reason:
@@ -84,7 +110,9 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     each = max((one.threads or 0 for one in mine), default=0)
     own = max(asked, default=0) >= 2 * cpus or (cpus >= SLICE and each > 4 * cpus)
     # Threads that fill few of the CPUs crowd nobody: whoever does is not seen here, as from within a container.
-    elsewhere = 0 < used < FILLS * cpus and max(asked, default=0) < cpus
+    # Where the use of some is not told, as of a table that was cut, it may be these.
+    told_all = all(one.cpu is not None for one in mine if (one.threads or 0) > 1)
+    elsewhere = 0 < used < FILLS * cpus and told_all and max(asked, default=0) < cpus
     if (not many and not unset) or (held and not own) or elsewhere:
         proven = False
     signals = ["threads_over_cores" if proven else "threads_over_cores_unproven"]

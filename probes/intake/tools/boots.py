@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from probes.catalog._host_facts import Boots
 from probes.core import ParseError, clean, lines_of
 from probes.intake.tools import Tool
+from probes.intake.tools._text import time_in
 
 _UP = re.compile(
     r"\s{0,4}(\d\d:\d\d(?::\d\d)?)\s{1,4}up\s{1,4}(?:(\d{1,6}) days?,\s{1,4})?"
@@ -52,13 +53,18 @@ def _fits(head: str, name: str) -> bool:
         return True
     if _UP.match(first) and "load average" in first:
         return len(lines) <= 3 or all(_of_boot(line) for line in lines[1:])
+    if len(lines) == 2 and time_in(first) is not None and "uptime" in name.lower():  # `date; uptime -s`
+        first = lines.pop()
     short = len(lines) == 1 and ("uptime" in name.lower() or "boot" in name.lower())
-    return short and bool(_SINCE.fullmatch(first) or (_PRETTY.fullmatch(first) and len(first) > 4))
+    if len(lines) == 1 and (told := _PRETTY.fullmatch(first)) and any(told.groups()):
+        return True
+    return short and bool(_SINCE.fullmatch(first))
 
 
 def _of_boot(line: str) -> bool:
     """What people ask for beside uptime: the boot's id, who -b, last reboot."""
-    return bool(_BOOT_ID.fullmatch(line.strip()) or _WHO.match(line) or _LAST.match(line) or _LIST.match(line)) or (
+    known = _WHO.match(line) or _LAST.match(line) or _LIST.match(line) or _LOGIN.match(line)
+    return bool(known or _BOOT_ID.fullmatch(line.strip())) or (
         line.startswith(("wtmp begins", "IDX BOOT ID")) or bool(_SINCE.fullmatch(line))
     )
 

@@ -19,10 +19,15 @@ _HEAD = re.compile(
     r"(?:Filesystem|UUID)\s{1,200}(Type\s{1,60})?(?:(Inodes)|\S{1,12})\s{1,60}"
     r"I?Used\s{1,60}\S{4,10}\s{1,60}\S{4,8}\s{1,60}Mounted on"
 )
-_ROW = re.compile(
-    r"(\S{1,200})\s{1,200}(?:([a-zA-Z][\w.]{1,20})\s{1,60})?(-|[\d.]{1,18}[BKMGTPE]?i?)\s{1,60}(-|[\d.]{1,18}[BKMGTPE]?i?)"
-    r"\s{1,60}(-|[\d.]{1,18}[BKMGTPE]?i?)\s{1,60}(-|\d{1,3}%)\s{1,60}(/\S{0,300})"
+# Any language's: words, of which one ends in a percent sign. `Sys. de fichiers Taille Utilisé Dispo Uti% Monté sur`
+_FOREIGN = re.compile(
+    r"(?!Filesystem|UUID)(?=[^\n]{0,160}[^\W\d]% )(?:1[KMG]-)?[^\W\d][^\n/:=]{3,100}[^\W\d]%\s{1,60}[^\W\d][^\n/]{1,40}"
 )
+_ROW = re.compile(
+    r"(\S{1,200})\s{1,200}(?:([a-zA-Z][\w.]{1,20})\s{1,60})?(-|[\d.,]{1,18}[BKMGTPE]?i?)\s{1,60}(-|[\d.,]{1,18}[BKMGTPE]?i?)"
+    r"\s{1,60}(-|[\d.,]{1,18}[BKMGTPE]?i?)\s{1,60}(-|\d{1,3}%)\s{1,60}(/\S{0,300})"
+)
+_INODES = re.compile(r"(?i)\bi-?n(?:o|œ|oe)(?:de|ud)|i节点|i ?ノード|아이노드")
 _MOUNT = re.compile(r"(\S{1,300}) on (/\S{0,300}) type (\w[\w.]{1,20}) \(([^)]{1,600})\)")
 _PROC = re.compile(r"(\S{1,300}) (/\S{0,300}) (\w[\w.]{1,20}) ((?:rw|ro)(?:,\S{1,600})?) 0 0")
 _UNITS = {"": 1024, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
@@ -34,7 +39,9 @@ def _fits(head: str, name: str) -> bool:
     lines = [line for line in lines_of(head[:8192]) if line.strip()][:6]
     if any(_HEAD.match(line) for line in lines[:2]) or _as_json(head):
         return True
-    # `df | grep scratch`, `df | tail -1`: rows without their header
+    # `df | grep scratch`, `df | tail -1`: rows without their header, or with one in another language
+    if lines and len(lines) > 1 and _FOREIGN.fullmatch(lines[0].strip()):
+        lines.pop(0)
     if lines and all((row := _ROW.fullmatch(line.strip())) and row[6] != "-" for line in lines):
         return True
     return len(lines) > 2 and sum(bool(_MOUNT.fullmatch(line) or _PROC.fullmatch(line)) for line in lines) >= 3
@@ -54,7 +61,9 @@ def read(text: str) -> Storage:
     for raw in lines_of(text, 1000):
         line = pending + raw.strip()
         pending = ""
-        if head := _HEAD.match(line):
+        if bare and not disks and _FOREIGN.fullmatch(line):
+            inodes = bool(_INODES.search(line))
+        elif head := _HEAD.match(line):
             inodes, known, typed = bool(head[2]), True, bool(head[1])
         elif found := _MOUNT.fullmatch(line) or _PROC.fullmatch(line):
             known = True
@@ -136,7 +145,7 @@ def _row(row: re.Match[str], inodes: bool, disks: list[Disk], shm: list[SharedMe
 
 
 def _bytes(word: str) -> int | None:
-    found = re.fullmatch(r"([\d.]{1,18}?)([BKMGTPE]?)i?", word)
+    found = re.fullmatch(r"([\d.]{1,18}?)([BKMGTPE]?)i?", word.replace(",", "."))
     try:
         return int(float(found[1]) * _UNITS[found[2]]) if found else None
     except ValueError:

@@ -16,7 +16,7 @@ from probes.intake.tools import Tool
 from probes.intake.tools._text import number, refuse
 
 BUSY, WAITING, DONE = 99.0, 1.0, 1.0  # judgement: percent of the time; requests that wait; requests done in a second
-_HEAD = re.compile(r"^Device:?\s{1,40}(?:\S{1,12}\s{1,20}){4,30}%util\s{0,8}$", re.M)
+_HEAD = re.compile(r"^[^\W\d]\w{3,20}:?\s{1,40}(?:\S{1,12}\s{1,20}){4,30}%util\s{0,8}$", re.M)
 
 
 @dataclass(frozen=True, slots=True)

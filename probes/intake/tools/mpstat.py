@@ -13,12 +13,14 @@ from probes.core import lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._load import load
 from probes.intake.tools._text import mentions, number, refuse, whole
-from probes.intake.tools.pidstat import _SYSTEM, host
+from probes.intake.tools.pidstat import _SYSTEM, AVERAGE, host
 from probes.intake.tools.process_table import by_cpu
 
 _MPSTAT = re.compile(r"\bCPU\s{1,8}%us(?:r|er)\s{1,8}%nice\s{1,8}%sys(?:tem)?\s{1,8}%iowait")
 _BARE = re.compile(  # a row of mpstat whose heading a tail took away
-    r"^(?:Average:|\d\d:\d\d:\d\d(?: [AP]M)?)\s{1,8}(?:all|\d{1,4})(?:\s{1,12}\d{1,3}[.,]\d\d){10}\s{0,8}$", re.M
+    r"^(?:[^\W\d][^\W\d]{1,14}\.?\s?:|\d\d:\d\d:\d\d(?: [AP]M)?)\s{1,8}"
+    r"(?:all|\d{1,4})(?:\s{1,12}\d{1,3}[.,]\d\d){10}\s{0,8}$",
+    re.M,
 )
 _BARE_HEADS = "CPU %usr %nice %sys %iowait %irq %soft %steal %guest %gnice %idle"
 _VMSTAT = re.compile(r"^\s{0,4}r\s{1,20}b\s{1,20}swpd\s{1,20}free\s", re.M)
@@ -50,7 +52,7 @@ def read(text: str) -> Load:
     rows: dict[str, dict[str, float]] = {}
     averaged: set[str] = set()
     for line in lines_of(text, 600):
-        words = line.replace(",", ".").split()
+        words = AVERAGE.sub("Average:", line).replace(",", ".").split()
         if "CPU" in words:
             heads = words[words.index("CPU") :]
         elif len(heads) > 1 and len(words) >= len(heads) and _is_cpu(cpu := words[-len(heads)]):

@@ -20,6 +20,8 @@ _SYSTEM = re.compile(
     r"^Linux \S{1,80} \(([\w.-]{1,80})\)\s{1,8}\S{6,12}\s{1,8}_\w{1,16}_\s{1,8}\((\d{1,5}) CPU\)", re.M
 )
 _SHARES = r"((?:\s{1,12}\d{1,6}[.,]\d\d){4,5})"
+# sysstat's word for it in any language: `Durchschn.:`, `Moyenne :`, `Media:`
+AVERAGE = re.compile(r"^[^\W\d][^\W\d]{1,14}\.?\s?:(?=\s)")
 _BARE = re.compile(
     rf"(?:Average:|\d\d:\d\d:\d\d(?: [AP]M)?)\s{{1,12}}(\S{{1,32}})\s{{1,12}}(\d{{1,10}}){_SHARES}"
     r"\s{1,12}(?:\d{1,4}|-)\s{1,4}(\S.{0,400})$"
@@ -39,7 +41,7 @@ def _begin(words: list[str]) -> int | None:
 
 
 def fits(head: str, name: str) -> bool:
-    lines = list(lines_of(head, 400))[:20]
+    lines = [AVERAGE.sub("Average:", line) for line in list(lines_of(head, 400))[:20]]
     if any(_begin(line.split()) is not None and "%" in line or "cswch/s" in line for line in lines):
         return True
     return sum(_BARE.match(line) is not None for line in lines) > len(lines) / 2
@@ -51,7 +53,8 @@ def read(text: str) -> Load:
     rows: dict[int, dict[str, Any]] = {}
     threads: dict[int, dict[str, Any]] = {}  # of processes whose rows a grep took away: theirs hold those of threads
     averaged: set[int] = set()
-    for line in lines_of(text, 1000):
+    for raw in lines_of(text, 1000):
+        line = AVERAGE.sub("Average:", raw)
         words = line.removeprefix("#").split()
         if not heads and (bare := _BARE.match(line)):
             heads = _BARE_HEADS[len(bare[3].split())]

@@ -15,10 +15,16 @@ from probes.intake.tools._load import load, process
 from probes.intake.tools._text import host_in, number, refuse, whole
 
 MOST = 4096
-_SUMMARY = re.compile(r"^%?Cpu\(s\):(.{10,160})$")
+_SUMMARY = re.compile(r"^%?C[Pp][Uu]\(s\) ?:(.{10,160})$")
 _RUNNING = re.compile(r"(\d{1,7}) running")
-_PART = re.compile(r"([\d.]{1,6})[ %]{1,2}(us|sy|ni|id|wa|hi|si|st)\b")
-_LOADS = re.compile(r"load averages?: ([\d.]{1,9}),? {1,2}([\d.]{1,9}),? {1,2}([\d.]{1,9})")
+_PART = re.compile(r"(\d{1,3}(?:[.,]\d{1,2})?)[ %]{1,2}(us|sy|ni|id|wa|hi|si|st)\b")
+_LOADS = re.compile(
+    r"[Ll]oad averages?: (\d{1,6}(?:[.,]\d\d)?),? {1,2}(\d{1,6}(?:[.,]\d\d)?),? {1,2}(\d{1,6}(?:[.,]\d\d)?)"
+)
+# The last column of top and ps in German, French, Spanish, Italian and Portuguese.
+_ABROAD = ("BEFEHL", "COM.", "COMMANDE", "ORDEN", "COMANDO", "CMND")
+_HTOP = re.compile(r"\bTasks: \d{1,7}, \d{1,7} thr(?:, \d{1,7} kthr)?; (\d{1,7}) running")
+_BAR = re.compile(r"(?:^|\s)(\d{1,4})\s?\[[|#*'\s]{0,200}(\d{1,3}(?:\.\d)?)%\]")  # of a CPU in htop
 _EACH = re.compile(r"^%?Cpu(\d{1,4})\s{0,4}:(.{10,160})$")  # top, after 1 was pressed: a line a CPU
 _CPU = ("%CPU", "PCPU", "C", "CP", "CPU%")
 _THREAD = ("LWP", "TID", "SPID")
@@ -30,7 +36,7 @@ _NAME = ("COMMAND", "CMD", "COMM", "ARGS", "UCMD")
 def columns(line: str) -> dict[str, int] | None:
     """Column name -> place, for the head of a table with processes and their CPU, or where and how many they are."""
     words = re.sub(r"[^\x20-\x7e]|\[|\]", " ", line[:1000]).split()
-    words = ["COMMAND" if word == "Command" else word for word in words]
+    words = ["COMMAND" if word == "Command" or word in _ABROAD else word for word in words]
     tells = (*_CPU, "PSR", "CPUID", *_THREADS)
     if {"%usr", "%wait", "%guest", "cswch/s"} & set(words):  # pidstat
         return None
@@ -51,13 +57,18 @@ def fits(head: str, name: str) -> bool:
 def read(text: str) -> Load:
     """The last screen: its summary, and its processes with the busiest first."""
     heads: dict[str, int] | None = None
-    each, running = 0, None  # type: int, int | None
+    each, running, bars_seen = 0, None, False  # type: int, int | None, bool
     rows: dict[int, Process] = {}
     idle: dict[int, float] = {}
     use, loads, top, fields_ = None, (None, None, None), False, 0  # type: CpuUse | None, tuple[float | None, ...], bool, int
     for line in lines_of(text, 2000):
+        if bars := _BAR.findall(line):
+            idle |= {int(cpu): 100.0 - float(used) for cpu, used in bars[:16]}
+            bars_seen = True
+        if told := _HTOP.search(line[:400]):
+            running = int(told[1])
         if found := _LOADS.search(line):
-            loads = tuple(number(one) for one in found.groups())
+            loads = tuple(number(one.replace(",", ".")) for one in found.groups())
         elif line.startswith(("Threads:", "Tasks:")):  # top -H: a row a thread
             each = each or int(line.startswith("Threads:"))
             running = int(told[1]) if (told := _RUNNING.search(line[:200])) else running
@@ -74,16 +85,20 @@ def read(text: str) -> Load:
         rows = {pid: replace(one, threads=each) for pid, one in rows.items()}
     if not rows and heads is None:
         raise refuse("a table of processes with PID, %CPU and COMMAND", text)
+    if idle and use is None:  # htop has no summary of all CPUs
+        left = sum(idle.values()) / len(idle)
+        use = CpuUse(round(100 - left, 2), 0.0, 0.0, 0.0, round(left, 2))
     busiest = sorted(rows.values(), key=lambda one: -(one.cpu_percent or 0.0))
+    cpus = len(idle) if bars_seen else None
     runnable = sum(one.state[:1] == "R" for one in busiest) if any(one.state for one in busiest) else None
     return load(
         load1=loads[0], load5=loads[1], load15=loads[2], cpu=use, processes=tuple(busiest[:400]),
-        runnable=running if running is not None else runnable if top else None, **by_cpu(idle),
+        runnable=running if running is not None else runnable if top else None, cpus=cpus, **by_cpu(idle),
     )  # fmt: skip
 
 
 def _use(text: str) -> CpuUse | None:
-    part = {name: number(value) or 0.0 for value, name in _PART.findall(text)}
+    part = {name: number(value.replace(",", ".")) or 0.0 for value, name in _PART.findall(text)}
     if "id" not in part:
         return None
     user = part.get("us", 0.0) + part.get("ni", 0.0)
