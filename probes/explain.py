@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from probes import intake
 from probes.core import clean
 from probes.diagnosis import Diagnosis, Reason, diagnose, telling
 from probes.diagnosis.core import seen
-from probes.diagnosis.paths import WORST, PathState
+from probes.diagnosis.paths import NOT_TOLD, WORST, PathState
 from probes.diagnosis.ranking import Ranked, causes
 from probes.report import count
 
@@ -84,6 +85,16 @@ def explained_as_json(told: Explained) -> dict[str, Any]:
     return body
 
 
+def to_bring(states: Mapping[str, PathState]) -> list[str]:
+    """What would tell most where nothing is known, of the paths by which most incidents are found: four at most."""
+    found: list[str] = []
+    for path in ("collective-order", "gpu-fault", "host-fault", "rdma"):
+        whys = [step.why for step in states[path].steps if step.state == "not known"]
+        wanted = (found_in[1] for why in whys if (found_in := re.fullmatch(rf"{NOT_TOLD}(.+) would", why)))
+        found += [one for one in wanted if one not in found][:1]
+    return found
+
+
 # For people -----------------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +132,8 @@ class _Page:
             self._line(f"[dim]it explains[/]  {_safe(under.says)}")
         for says in hypothesis.would_change:
             self._line(f"[dim]would change it[/]  {_safe(says)}")
+        if hypothesis.cause == "unknown" and (wanted := to_bring(self.told.diagnosis.paths)):
+            self._line(f"[dim]bring next[/]  {_safe('; '.join(wanted))}")
 
     def _reasons(self, word: str, reasons: Sequence[Reason]) -> None:
         for reason in reasons:

@@ -22,7 +22,7 @@ from probes.diagnosis import Diagnosis, Hypothesis, Reason
 from probes.diagnosis.paths import paths
 from probes.diagnosis.ranking import Ranked, causes
 from probes.diagnosis.telling import SCHEMA, rounded
-from probes.explain import Explained, explain, explained_as_json, show
+from probes.explain import NO_CAUSE, Explained, explain, explained_as_json, show
 
 BASE = Path(__file__).parent.parent
 HANGS = BASE / "tests" / "fixtures" / "hangs"
@@ -298,3 +298,11 @@ def test_files_that_are_cut_off_anywhere_are_survived(length: int, tmp_path: Pat
         told = explain([tmp_path])
         assert told.diagnosis.failed == {}
         assert not [one for one in told.unread if "parser stopped" in one.why]
+
+
+def test_where_the_evidence_does_not_decide_it_is_said_what_to_bring(tmp_path: Path) -> None:
+    (tmp_path / "df.txt").write_text("Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/sda1 100 10 90 10% /\n")
+    done = command(tmp_path)
+    assert done.returncode == NO_CAUSE
+    assert "bring next  the log of each rank; nvidia-smi -q; dmesg -T; ibstat" in done.stdout
+    assert "was not asked" not in done.stdout and "not answered yet" not in done.stdout, "nobody will answer later"

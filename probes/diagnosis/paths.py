@@ -20,6 +20,17 @@ ANSWERED = ("ok", "absent")
 # That nothing was found to ask is no proof of health: a tool may be missing, a driver not loaded, the job elsewhere.
 NOTHING_THERE = ("not found on these nodes", "no training process was found on these nodes")
 Share = tuple[float, str, str]  # of a hypothesis: its weight, its sentence, the first reading for it
+# What people bring in the place of what a probe asks: shorter than what it asks itself.
+BROUGHT = {
+    "gpu.state": "nvidia-smi -q", "host.boots": "last -x", "host.clock": "chronyc tracking", "host.hardware_log":
+    "ipmitool sel elist", "host.kernel_log": "dmesg -T", "host.load": "top -b -n 1", "host.pci": "lspci -vvv",
+    "host.settings": "ulimit -l and lsmod", "host.storage": "df -h", "host.versions": "nvidia-smi",
+    "ib.fabric": "iblinkinfo", "ib.ports": "ibstat", "nccl.ras": "ncclras -v", "net.links": "ip -d addr",
+    "rank.env": "the environment of the ranks", "rank.flight_recorder": "the ranks' flight-recorder dumps",
+    "rank.log": "the log of each rank", "rank.map": "the log of each rank", "rank.process": "ps -eLf and taskset -p",
+    "rank.stack": "py-spy dump of each rank",
+}  # fmt: skip
+NOT_TOLD = "no file here tells it: "
 NO_SHARE: Share = (0.0, "", "")
 Shares = Mapping[str, Sequence[tuple[Share, frozenset[str]]]]  # by cause, each with its signals
 
@@ -184,11 +195,11 @@ SETTLES: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
 
 
 def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
+    files = _from_files(evidence)
     for probe in probes:
         readings = evidence.all_of(probe)
         if not readings:
-            why = f"{probe} was not asked" if evidence.nodes else f"no file here tells what {probe} asks"
-            return "not known", why, ""
+            return "not known", _bring(probe) if files else f"{probe} was not asked", ""
         silent = [one for one in readings if one.outcome not in ANSWERED]
         missing = len(set(evidence.nodes) - {one.node for one in readings})
         if silent:
@@ -196,8 +207,27 @@ def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
             more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
             return "not known", f"{probe} on {one.node or 'a node'}{more}: {one.outcome}: {one.why}"[:300], one.ref
         if missing:
-            return "not known", f"{probe} has not answered yet on {missing} of {len(evidence.nodes)} nodes", ""
+            return "not known", _missing(probe, missing, evidence, files), ""
     answered = sum(one.outcome == "ok" for probe in probes for one in evidence.all_of(probe))
     if not answered:
         return "not known", f"{', '.join(probes)}: {NOTHING_THERE[probes[0].partition('.')[0] == 'rank']}", ""
     return "ruled out", f"{', '.join(probes)}: {answered} reading{'s' * (answered > 1)}, nothing speaks for it", ""
+
+
+def _from_files(evidence: Evidence) -> bool:
+    """Whether people brought all of it: then nobody will answer later, and what is missing must be brought."""
+    return not any(seen.ref == f"{seen.node}/{seen.probe}" for seen in evidence.readings)
+
+
+def _bring(probe: str) -> str:
+    return f"{NOT_TOLD}{BROUGHT.get(probe, probe)} would"
+
+
+def _missing(probe: str, missing: int, evidence: Evidence, files: bool) -> str:
+    count = len(evidence.nodes)
+    if not files:
+        return f"{probe} has not answered yet on {missing} of {count} nodes"
+    what = BROUGHT.get(probe, probe)
+    if any(not one.node for one in evidence.all_of(probe)):
+        return f"no file says of which node what was brought is: {what}, in a folder with the node's name, would"
+    return f"told of {count - missing} of {count} nodes: {what} of the others would tell"
