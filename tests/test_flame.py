@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from incidents.queries.flame import ROW, flame, profiles, without_calls
 from probes.catalog import rank_profiles
-from probes.catalog._profile import parse_profile
+from probes.catalog._profile import findings, parse_profile
 from probes.catalog._profile_tree import MOST, Tree
 from probes.core import facts_as_json
 
@@ -91,6 +92,13 @@ def test_of_a_node_each_rank_has_two_and_the_table_of_facts_has_none_of_the_call
     ]
     assert flame(profiles(told)[0][1]).boxes[0].name == "<module> (train.py:88)"
     assert "tree" not in str(without_calls(told)) and without_calls(told)["profiles"][0]["profile"]["total"] == 292
+
+
+def test_a_profile_says_the_share_of_what_matters_most() -> None:
+    (found,) = findings(replace(parse_profile(SVG.read_text()), lock=True))
+    assert found.says.startswith(
+        "391 samples of 34 stacks; 97 % of whoever holds the interpreter's lock in other threads"
+    )
 
 
 def test_what_is_no_profile_has_none() -> None:

@@ -256,4 +256,15 @@ def _extension(frame: str) -> str:
 
 
 def findings(profile: Profile) -> Iterator[Finding]:
-    yield Finding("rank.profile", "info", f"{profile.total} samples of {profile.stacks} stacks", {})
+    """What is in it, and the share of what matters most."""
+    share = max(profile.total, 1) / 100
+    told = [f"{profile.total} samples of {profile.stacks} stacks"]
+    if profile.beside:
+        at = f", most at {profile.beside_at}" if profile.beside_at else ""
+        whose = " of whoever holds the interpreter's lock" if profile.lock else ""
+        told.append(f"{profile.beside / share:.0f} %{whose} in other threads than the main one{at}")
+    if profile.sync:
+        told.append(f"{profile.sync / share:.0f} % in a wait for the device")
+    if profile.loader:
+        told.append(f"{profile.loader / share:.0f} % in the data loader")
+    yield Finding("rank.profile", "info", "; ".join(told), {})
