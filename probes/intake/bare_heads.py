@@ -33,6 +33,7 @@ _HEAD = re.compile(
 _RULE = re.compile(r"[-=_~*#─━═╔╗╚╝]{3,200}")  # with a + it begins a table
 _OLD_MARK = re.compile(r"#{1,4} {1,2}|\*\*|- ")  # a heading's, and of a list where a colon follows
 _LAST_NUMBER = re.compile(r"(?<=[a-z])[-_.]?\d{1,5}$", re.I)
+_FILE = re.compile(r"==> \S{0,200}/\S{1,200} <==$")
 MOST, LONG = 1024, 20  # heads; characters of a line that is the same below each
 
 
@@ -61,6 +62,8 @@ def _marked(found: re.Match[str]) -> bool:
 def names_in(lines: Sequence[str]) -> set[str]:
     """Several that are called alike, or one that can only be a node's. Parts of a machine, mlx5_0: and eth0:, are
     none."""
+    if sum(bool(_FILE.match(line)) for line in lines) > 1:
+        return set()  # files, as tail -v prints them: what stands alone below is their content
     heads = [(at, found) for at, line in enumerate(lines) if (found := _found(line))][:MOST]
     at_all = {at for at, _ in heads}
     below: dict[str, str] = {}
@@ -68,9 +71,9 @@ def names_in(lines: Sequence[str]) -> set[str]:
     for at, found in heads:
         name, short = found["name"], found["name"].partition(".")[0]
         next_at = next((one for one in range(at + 1, min(at + 3, len(lines))) if not rule(lines[one])), len(lines))
-        if next_at in at_all and may_be_lone(_name(lines[next_at])):
-            continue  # a list of names
-        below.setdefault(name, lines[next_at].rstrip() if next_at < len(lines) else "")
+        if next_at >= len(lines) or (next_at in at_all and may_be_lone(_name(lines[next_at]))):
+            continue  # nothing stands below: a row, or a list of names
+        below.setdefault(name, lines[next_at].rstrip())
         drawn = next_at == at + 2
         mark, end = found["mark"].strip(), found["end"].strip()
         if len(mark) > 1 and end[-1:] != ":":
