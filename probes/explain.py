@@ -89,7 +89,8 @@ def to_bring(states: Mapping[str, PathState]) -> list[str]:
     """What would tell most where nothing is known, of the paths by which most incidents are found: four at most."""
     found: list[str] = []
     for path in ("collective-order", "gpu-fault", "host-fault", "rdma"):
-        whys = [step.why for step in states[path].steps if step.state == "not known"]
+        steps = states[path].steps if path in states else ()
+        whys = [step.why for step in steps if step.state == "not known"]
         wanted = (found_in[1] for why in whys if (found_in := re.fullmatch(rf"{NOT_TOLD}(.+) would", why)))
         found += [one for one in wanted if one not in found][:1]
     return found

@@ -210,7 +210,7 @@ def test_rounding_keeps_the_sum(shares: list[float]) -> None:
 
 def test_the_page_shows_what_is_printed() -> None:
     page = (BASE / "docs" / "explain.md").read_text()
-    (line,) = re.findall(r"^\.venv/bin/python -m probes explain (.*)$", page, re.MULTILINE)
+    (line,) = re.findall(r"^\.venv/bin/python -m probes explain (tests/.*)$", page, re.MULTILINE)
     (example,) = map(json.loads, re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
     printed = json.loads(command(*line.split()).stdout)
     assert example["verdict"] == printed["verdict"]
