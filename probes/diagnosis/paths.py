@@ -195,7 +195,7 @@ SETTLES: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
 
 
 def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
-    files = _from_files(evidence)
+    files = evidence.derived("from files", lambda: _from_files(evidence))
     for probe in probes:
         readings = evidence.all_of(probe)
         if not readings:
@@ -215,7 +215,10 @@ def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
 
 
 def _from_files(evidence: Evidence) -> bool:
-    """Whether people brought all of it: then nobody will answer later, and what is missing must be brought."""
+    """Whether people brought all of it: then nobody will answer later, and what is missing must be brought. Where
+    nothing is there yet, nodes that were asked will answer."""
+    if not evidence.readings:
+        return not evidence.nodes
     return not any(seen.ref == f"{seen.node}/{seen.probe}" for seen in evidence.readings)
 
 

@@ -28,7 +28,6 @@ _STATE = re.compile(r"(?<=\s)([Tt])[sl<N+]{0,4}(?=\s)")
 _TRAINS = re.compile(r"(?<![\w-])(python[\d.]{0,6}|pt_main_thread|torchrun|deepspeed|train[\w.]{0,40})(?![\w-])")
 # Who only looks at a program: an editor that somebody left with Ctrl-Z is stopped too.
 _LOOKS = re.compile(r"(?<![\w-])(?:grep|vim?|nvim|view|less|more|nano|emacs|man|tail|watch|sudo -e|diff|git)(?=\s)")
-# docker ps, podman ps and nerdctl ps: CONTAINER ID ... STATUS PORTS NAMES; the name stands last
 _BARE = re.compile(
     r"(?:(?:pid[ =:]{1,3})?(\d{2,10})[: \t]{1,4})?State:\s{1,8}([Tt]) \((?:stopped|tracing stop)\)\s{0,4}$"
 )
@@ -38,6 +37,7 @@ _JOB = re.compile(
     r"[^\n]{0,200}?(?<![\w-])(python[\d.]{0,6}|torchrun|deepspeed|train[\w.]{0,40})(?![\w-])"
 )
 _ASKED = re.compile(r"proc_(\d{2,10})_(?:task_\d{1,10}_)?status")
+# docker ps, podman ps and nerdctl ps: CONTAINER ID ... STATUS PORTS NAMES; the name stands last
 _PAUSED = re.compile(
     r"[0-9a-f]{12}\s.{0,600}\s(?:Up [^(\n]{1,40}\(Paused\)|Paused)\s(?:.{0,300}\s)?([\w.-]{2,120})\s{0,8}$"
 )
