@@ -16,10 +16,9 @@ from probes.intake.names import KEYED, begins_as_other, is_host, looks_like_a_no
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
 # Renamed by people: a shorter date, no date, a ticket.
 _RENAMED = re.compile(r"sosreport[-_]([A-Za-z][\w.-]{0,62}?)(?:[-_.](?:\d{4,12}|[a-z]{7}))*")
-_UNAME = re.compile(r"\s{0,8}Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[.\w+-]{0,60} #")
 # What else stands in a name beside a node's: tools, forms, and what they are of.
 NOT_NODE = re.compile(
-    r"dmesg|kern(?:el)?|kmsg|console|serial|sol|nvsmi|syslog|messages|journal(?:ctl)?|nvidia|(?:nvidia|amd|rocm)?smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
+    r"dmesg|kern(?:el)?|kmsg|nvsmi|syslog|messages|journal(?:ctl)?|nvidia|(?:nvidia|amd|rocm)?smi|bug|report|dcgm[iq]?|diag|ib\w{0,16}|perfquery"
     r"|mlxlink|mlnx|qos|dcb|rdma|ethtool|pyspy|py|spy|stacks?|dump|logs?|out|err|stdout|stderr|output|txt|json|csv|tsv|xml|ps|aux|top"
     r"|topo|pidstat|mpstat|vmstat|lscpu|lspci|lsmod|modules|numactl|nproc|limits|ulimit|psi|pressure|cpu|stat|max"
     r"|load(?:avg)?|uptime|env|xid|ip|link|addr|counters?|sysfs|iptables|nft|ss|netstat|taskset|before|after|first|second"
@@ -159,8 +158,8 @@ def alike(words: Iterable[str]) -> set[str]:
     groups: dict[str, set[str]] = {}
     for word in words:
         shape = NUMBERED.sub("#", word)
-        plain = is_host(word) and shape != word and not _GPU_NUMBER.fullmatch(word.lower()) and not TIME.search(word)
-        if plain and not begins_as_other(word) and named(PurePosixPath(word)).rank is None:
+        a_host = is_host(word) and shape != word and not _GPU_NUMBER.fullmatch(word.lower()) and not TIME.search(word)
+        if a_host and not begins_as_other(word) and named(PurePosixPath(word)).rank is None:
             groups.setdefault(shape, set()).add(word)
     return {word for group in groups.values() if len(group) > 1 for word in group}
 
