@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 Outcome = Literal["ok", "absent", "failed", "timeout", "hung", "denied", "unreachable", "skipped"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -109,17 +109,23 @@ def saved_capture(node: str, probe: str, out: bytes, said: Any) -> Capture:
     return Capture(node=node, probe=probe, out=out, **values)
 
 
+Moment: TypeAlias = tuple[float | None, str]
+"""Seconds since the epoch, None where they are not known, and the time as it is printed, "" where none is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A judgement on one node, now. `code` is `area.thing`; `says` is one plain sentence with units.
 
     `subject` names the part at fault: any of gpu, bus_id, hca, port, pid, mount, device, xid ... ({} = the node).
+    `last`: when it was last seen, of what a log tells; by the node's own clock.
     """
 
     code: str
     severity: Severity
     says: str
     subject: Mapping[str, str | int] = field(default_factory=dict)
+    last: Moment = (None, "")
 
 
 F = TypeVar("F")
@@ -202,11 +208,13 @@ def facts_as_json(facts: Any) -> Any:
 
 def finding_as_json(finding: Finding) -> dict[str, Any]:
     """A finding as plain JSON values, its sentence cleaned for people."""
+    at, stamp = finding.last
     return {
         "code": finding.code,
         "severity": finding.severity,
         "says": clean(finding.says),
         "subject": dict(finding.subject),
+        "last": [at, clean(stamp)],
     }
 
 

@@ -44,5 +44,11 @@ def stored(node: str, probe: str, outcome: Outcome, why: str, facts: Any, findin
             typed = _convert.structure(facts, form)
         except Exception as error:  # cattrs raises groups of whatever its hooks raise
             outcome, why = "failed", f"stored by another version of Golden15: {type(error).__name__}"
-    found = tuple(Finding(one["code"], one["severity"], one["says"], one["subject"]) for one in findings)
+    found = tuple(_finding(one) for one in findings)
     return Seen(f"{node}/{probe}", node, probe, outcome, why, typed, found)
+
+
+def _finding(one: dict[str, Any]) -> Finding:
+    """Earlier versions did not keep when it was last seen."""
+    at, stamp = one.get("last", (None, ""))
+    return Finding(one["code"], one["severity"], one["says"], one["subject"], (at, stamp))

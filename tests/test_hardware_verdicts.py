@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from probes.diagnosis.judging import Diagnosis
+from probes.diagnosis.paths import StepState
 from probes.diagnosis.times import local
 from tests.support.hardware import HEALTHY, TOOLS, job_log, judged, kernel_log, raised, shares, waited
 from tests.test_hardware_files import topology
@@ -208,6 +209,19 @@ def test_an_error_before_the_job_does_not_lead_although_the_logs_zones_are_unkno
     a_day = kernel_log("node-1", ("10:00:05", OFF)).replace("2025-03-03", "2025-03-01")
     days = judged(tmp_path / "b", job() | {"node-1/dmesg.log": a_day})
     assert lead(days)[0] != "gpu.fell_off_bus"
+
+
+def test_an_error_before_the_job_makes_no_step_of_a_path_suspect(tmp_path: Path) -> None:
+    def step(at: str, day: str = "2025-03-03") -> StepState:
+        logs = {f"node-{n}": kernel_log(f"node-{n}", (at, OFF)).replace("2025-03-03", day) for n in (1, 2)}
+        files = {f"{name}/dmesg.log": log for name, log in logs.items()}
+        found = judged(tmp_path / day / at[:2], job(*KEY_ERROR) | files)
+        return next(step for step in found.paths["gpu-fault"].steps if step.id == "kernel")
+
+    assert step("10:00:05").state == "suspect"
+    assert step("06:10:05").state == "not known", "within 14 h: the job's log does not tell its zone"
+    days = step("10:00:05", "2025-03-01")
+    assert days.state == "ruled out" and days.why.startswith("only from before the job: GPU 0000:3b:00: Xid 79")
 
 
 def test_a_gpu_that_answers_and_is_well_was_lost_before(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from probes import reference
 from probes.catalog._kernel_events import Event, KernelLog, Link, MachineCheck, OomKill, SXid, Xid
 from probes.catalog._kernel_findings_more import more_findings
+from probes.catalog._kernel_when import last as _last
 from probes.catalog._kernel_when import when as _when
 from probes.core import Finding, Severity
 
@@ -61,7 +62,13 @@ def findings(log: KernelLog) -> Iterator[Finding]:
         yield _sxid(sxid, log)
     for gone in log.off_bus:
         says = f"GPU {gone.bus_id} has fallen off the bus, without an Xid, {_when(gone, log)}"
-        yield Finding("kernel.gpu_off_bus", "bad", f"{says}: drain the node, cold-cycle it", {"bus_id": gone.bus_id})
+        yield Finding(
+            "kernel.gpu_off_bus",
+            "bad",
+            f"{says}: drain the node, cold-cycle it",
+            {"bus_id": gone.bus_id},
+            last=_last(gone),
+        )
     yield from more_findings(log)
     yield from _tasks(log)
     yield from _pcie(log)
@@ -81,7 +88,7 @@ def _xid(event: Xid, log: KernelLog) -> Finding:
     says = f"GPU {event.bus_id}: Xid {event.xid}"
     if row is None:
         says += f", not in our table, {_when(event, log)}: look it up in NVIDIA's Xid catalogue"
-        return Finding("kernel.xid", "warn", says, subject)
+        return Finding("kernel.xid", "warn", says, subject, last=_last(event))
     severity: Severity = row["severity"]
     says += f" ({row['mnemonic']}), {_when(event, log)}"
     if event.process:
@@ -99,7 +106,9 @@ def _xid(event: Xid, log: KernelLog) -> Finding:
     if event.subcodes:
         words = _SUBCODES_149.get(event.subcodes[0], "") if event.xid == 149 else ""
         note += f" (sub-code {', '.join(map(str, event.subcodes))}, link {event.link}{words})"
-    return Finding("kernel.xid", severity, f"{says}. To do: {action}. {note[:1].upper()}{note[1:]}", subject)
+    return Finding(
+        "kernel.xid", severity, f"{says}. To do: {action}. {note[:1].upper()}{note[1:]}", subject, last=_last(event)
+    )
 
 
 def _sxid(event: SXid, log: KernelLog) -> Finding:
@@ -108,7 +117,7 @@ def _sxid(event: SXid, log: KernelLog) -> Finding:
         severity, note = "bad", "fatal: the GPUs behind this switch lose NVLink; reset GPUs and switches, or reboot"
     links = f" on link {', '.join(map(str, event.links))}" if event.links else ""
     says = f"NVSwitch {event.bus_id}: SXid {event.sxid}{links}, {_when(event, log)}: {note}"
-    return Finding("kernel.sxid", severity, says, {"bus_id": event.bus_id, "sxid": event.sxid})
+    return Finding("kernel.sxid", severity, says, {"bus_id": event.bus_id, "sxid": event.sxid}, last=_last(event))
 
 
 def _oom(kill: OomKill, log: KernelLog) -> Finding:
@@ -117,7 +126,7 @@ def _oom(kill: OomKill, log: KernelLog) -> Finding:
         why += f" of {kill.limit_bytes / 2**30:.1f} GiB"
     used = "" if kill.rss_bytes is None else f", which held {kill.rss_bytes / 2**30:.1f} GiB"
     says = f"the kernel killed process {kill.process} ({kill.pid}){used}: no memory left{why}, {_when(kill, log)}"
-    return Finding("kernel.oom_kill", "bad", says, {"pid": kill.pid, "process": kill.process})
+    return Finding("kernel.oom_kill", "bad", says, {"pid": kill.pid, "process": kill.process}, last=_last(kill))
 
 
 def _tasks(log: KernelLog) -> Iterator[Finding]:
@@ -128,25 +137,41 @@ def _tasks(log: KernelLog) -> Iterator[Finding]:
         where += f" ({', '.join(task.modules)})" if task.modules else ""
         says = f"process {task.process} ({task.pid}) was stuck in the kernel{where} for over {task.seconds} s"
         yield Finding(
-            "kernel.hung_task", "bad", f"{says}, {_when(task, log)}", {"pid": task.pid, "process": task.process}
+            "kernel.hung_task",
+            "bad",
+            f"{says}, {_when(task, log)}",
+            {"pid": task.pid, "process": task.process},
+            last=_last(task),
         )
     for lockup in log.lockups:
         says = f"CPU {lockup.cpu} was stuck for {lockup.seconds} s in {lockup.process or 'the kernel'} (soft lockup)"
         subject: dict[str, str | int] = {} if lockup.cpu is None else {"cpu": lockup.cpu}
-        yield Finding("kernel.soft_lockup", "bad", f"{says}, {_when(lockup, log)}", subject)
+        yield Finding("kernel.soft_lockup", "bad", f"{says}, {_when(lockup, log)}", subject, last=_last(lockup))
     for stall in log.rcu_stalls:
-        yield Finding("kernel.rcu_stall", "bad", f"a CPU did not answer the kernel (RCU stall), {_when(stall, log)}")
+        yield Finding(
+            "kernel.rcu_stall",
+            "bad",
+            f"a CPU did not answer the kernel (RCU stall), {_when(stall, log)}",
+            last=_last(stall),
+        )
     for oops in log.oopses:
         says = f"the kernel itself failed ({oops.text[:80]}), {_when(oops, log)}: reboot the node"
-        yield Finding("kernel.oops", "bad", says)
+        yield Finding("kernel.oops", "bad", says, last=_last(oops))
     for fault in log.segfaults:
         ours = any(word in fault.library for word in ("nccl", "cuda", "torch", "nvidia"))
         severity: Severity = "bad" if ours else "warn" if fault.process.startswith(("python", "pt_")) else "info"
         where = f" in {fault.library}" if fault.library else ""
         says = f"process {fault.process} ({fault.pid}) crashed{where} (segmentation fault), {_when(fault, log)}"
-        yield Finding("kernel.segfault", severity, says, {"pid": fault.pid, "process": fault.process})
+        yield Finding(
+            "kernel.segfault", severity, says, {"pid": fault.pid, "process": fault.process}, last=_last(fault)
+        )
     for full in log.file_max:
-        yield Finding("kernel.file_max", "bad", f"the node's limit of open files was reached, {_when(full, log)}")
+        yield Finding(
+            "kernel.file_max",
+            "bad",
+            f"the node's limit of open files was reached, {_when(full, log)}",
+            last=_last(full),
+        )
 
 
 def _pcie(log: KernelLog) -> Iterator[Finding]:
@@ -155,9 +180,11 @@ def _pcie(log: KernelLog) -> Iterator[Finding]:
         severity = _AER.get(aer.severity, storm)
         what = f" ({', '.join(aer.layers + aer.errors)})" if aer.layers or aer.errors else ""
         says = f"PCIe device {aer.device}: {aer.severity} bus errors{what}, {_when(aer, log)}"
-        yield Finding("kernel.aer", severity, says, {"device": aer.device, "errors": aer.severity})
+        yield Finding("kernel.aer", severity, says, {"device": aer.device, "errors": aer.severity}, last=_last(aer))
     for check in log.machine_checks:
-        yield Finding("kernel.machine_check", _check(check), _check_says(check, log), {"device": check.device})
+        yield Finding(
+            "kernel.machine_check", _check(check), _check_says(check, log), {"device": check.device}, last=_last(check)
+        )
 
 
 def _check(check: MachineCheck) -> Severity:
@@ -175,25 +202,27 @@ def _storage(log: KernelLog) -> Iterator[Finding]:
     for nfs in log.nfs_stalls:
         says = f"{nfs.kind} server {nfs.server} did not answer, {_when(nfs, log)}"
         says += "; it answered again" if nfs.answering else "; no OK since"
-        yield Finding("kernel.nfs_stall", "info" if nfs.answering else "bad", says, {"server": nfs.server})
+        yield Finding(
+            "kernel.nfs_stall", "info" if nfs.answering else "bad", says, {"server": nfs.server}, last=_last(nfs)
+        )
     for device in log.read_only:
         says = (
             f"the file system on {device.device} was made read-only or shut down after an error, {_when(device, log)}"
         )
-        yield Finding("kernel.fs_readonly", "bad", says, {"device": device.device})
+        yield Finding("kernel.fs_readonly", "bad", says, {"device": device.device}, last=_last(device))
     for error in log.io_errors:
         says = f"I/O errors on {error.device}, {_when(error, log)}"
         empty = error.device.startswith(("fd", "sr"))  # a drive without a disk in it
-        yield Finding("kernel.io_error", "info" if empty else "bad", says, {"device": error.device})
+        yield Finding("kernel.io_error", "info" if empty else "bad", says, {"device": error.device}, last=_last(error))
     for nvme in log.nvme:
         says = f"{nvme.device} timed out or was reset, {_when(nvme, log)}"
-        yield Finding("kernel.nvme", "warn", says, {"device": nvme.device})
+        yield Finding("kernel.nvme", "warn", says, {"device": nvme.device}, last=_last(nvme))
 
 
 def _rdma(log: KernelLog) -> Iterator[Finding]:
     for lost in log.peermem:
         says = f"nvidia-peermem reports errors, {_when(lost, log)}: a process died while the HCA used its GPU memory"
-        yield Finding("kernel.peermem", "warn", says)
+        yield Finding("kernel.peermem", "warn", says, last=_last(lost))
     for link in log.links:
         yield from _link(link, log)
     for notice in log.hca_notices:
@@ -201,19 +230,31 @@ def _rdma(log: KernelLog) -> Iterator[Finding]:
             continue  # healthy nodes print both while they boot
         severity = _HCA[notice.what]
         says = f"HCA {notice.device}: {notice.what}, {_when(notice, log)}"
-        yield Finding("kernel.hca", severity, says, {"device": notice.device, "what": notice.what})
+        yield Finding("kernel.hca", severity, says, {"device": notice.device, "what": notice.what}, last=_last(notice))
 
 
 def _link(link: Link, log: KernelLog) -> Iterator[Finding]:
     port = f"port of {link.device}" + (f" ({link.name})" if link.name else "")
     subject = {"device": link.device}
     if link.up is False and link.drops:
-        yield Finding("kernel.link", "bad", f"{port} went down and did not come back, {_when(link, log)}", subject)
+        yield Finding(
+            "kernel.link",
+            "bad",
+            f"{port} went down and did not come back, {_when(link, log)}",
+            subject,
+            last=_last(link),
+        )
     elif link.drops:
         severity: Severity = "warn" if link.drops > 1 else "info"
-        yield Finding("kernel.link", severity, f"{port} went down {link.drops} times, {_when(link, log)}", subject)
+        yield Finding(
+            "kernel.link",
+            severity,
+            f"{port} went down {link.drops} times, {_when(link, log)}",
+            subject,
+            last=_last(link),
+        )
     elif link.up is False and not _boots(link, log):
-        yield Finding("kernel.link", "warn", f"{port} went down, {_when(link, log)}", subject)
+        yield Finding("kernel.link", "warn", f"{port} went down, {_when(link, log)}", subject, last=_last(link))
 
 
 def _boots(event: Event, log: KernelLog) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._kernel_events import GpuProblem, KernelLog
-from probes.catalog._kernel_when import when
+from probes.catalog._kernel_when import last, when
 from probes.core import Finding, Severity
 
 # Of the AMD driver and of NVIDIA's without an Xid: how bad, what it means, what to do.
@@ -40,14 +40,14 @@ def more_findings(log: KernelLog) -> Iterator[Finding]:
         yield _gpu(problem, log)
     for notice in log.notices:
         code, severity, words = _NOTICE[notice.what]
-        yield Finding(code, severity, f"{words}, {when(notice, log)}", {"what": notice.what})
+        yield Finding(code, severity, f"{words}, {when(notice, log)}", {"what": notice.what}, last=last(notice))
     for fault in log.iommu_faults:
         says = f"the IOMMU refused accesses of PCIe device {fault.device}, {when(fault, log)}"
-        yield Finding("kernel.iommu_fault", "warn", says, {"device": fault.device})
+        yield Finding("kernel.iommu_fault", "warn", says, {"device": fault.device}, last=last(fault))
     for full in log.no_space:
         where = f" ({full.device})" if full.device else ""
         says = f"no space left on a file system{where}, {when(full, log)}"
-        yield Finding("kernel.no_space", "bad", says, {"device": full.device} if full.device else {})
+        yield Finding("kernel.no_space", "bad", says, {"device": full.device} if full.device else {}, last=last(full))
 
 
 def _gpu(problem: GpuProblem, log: KernelLog) -> Finding:
@@ -56,4 +56,6 @@ def _gpu(problem: GpuProblem, log: KernelLog) -> Finding:
     if problem.bus_id:
         subject["bus_id"] = problem.bus_id
     name = f"GPU {problem.bus_id}" if problem.bus_id else f"the {problem.vendor.upper()} driver"
-    return Finding("kernel.gpu_problem", severity, f"{name}: {words}, {when(problem, log)}", subject)
+    return Finding(
+        "kernel.gpu_problem", severity, f"{name}: {words}, {when(problem, log)}", subject, last=last(problem)
+    )

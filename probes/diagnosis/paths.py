@@ -12,6 +12,7 @@ from typing import Any, Literal
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence
 from probes.diagnosis.ranking import Ranked
+from probes.diagnosis.times import times_of
 
 State = Literal["ruled out", "suspect", "implicated", "not known"]
 WORST: tuple[State, ...] = ("ruled out", "not known", "suspect", "implicated")
@@ -30,6 +31,7 @@ BROUGHT = {
     "rank.log": "the log of each rank", "rank.map": "the log of each rank", "rank.process": "ps -eLf and taskset -p",
     "rank.stack": "py-spy dump of each rank",
 }  # fmt: skip
+BEFORE = {"yes": "only from before", "perhaps": "no log tells its time zone, so this may be from before"}
 NOT_TOLD = "no file here tells it: "
 NO_SHARE: Share = (0.0, "", "")
 Shares = Mapping[str, Sequence[tuple[Share, frozenset[str]]]]  # by cause, each with its signals
@@ -92,9 +94,22 @@ def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[
     weight, says, reading = share
     if weight >= SUSPECT:
         return "implicated" if weight >= IMPLICATED else "suspect", says, reading
+    before = []
     for seen, finding in evidence.findings(*step.get("codes", ())):
         if finding.severity in ("warn", "bad"):
-            return "suspect", finding.says, seen.ref
+            old = "" if finding.last == (None, "") else times_of(evidence).old(seen.node, *finding.last)
+            if not old:
+                return "suspect", finding.says, seen.ref
+            before.append((old, finding.says, seen.ref))
+    state, why, reading = _without_findings(step, evidence)
+    if before and state == "ruled out":
+        old, says, reading = min(before)  # "perhaps" is before "yes"
+        state = "ruled out" if old == "yes" else "not known"
+        why = f"{BEFORE[old]} the job: {says}"
+    return state, why, reading
+
+
+def _without_findings(step: Mapping[str, Any], evidence: Evidence) -> tuple[State, str, str]:
     if lacks := step.get("lacks"):
         return "not known", f"Golden15 does not have it yet: {lacks}", ""
     if bring := step.get("bring"):
