@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from probes import intake
 from probes.core import clean
 from probes.diagnosis import Diagnosis, Reason, diagnose, telling
 from probes.diagnosis.core import seen
-from probes.diagnosis.paths import NOT_TOLD, WORST, PathState
+from probes.diagnosis.paths import WORST, PathState
 from probes.diagnosis.ranking import Ranked, causes
 from probes.report import count
 
@@ -90,9 +89,7 @@ def to_bring(states: Mapping[str, PathState]) -> list[str]:
     found: list[str] = []
     for path in ("collective-order", "gpu-fault", "host-fault", "rdma"):
         steps = states[path].steps if path in states else ()
-        whys = [step.why for step in steps if step.state == "not known"]
-        wanted = (found_in[1] for why in whys if (found_in := re.fullmatch(rf"{NOT_TOLD}(.+) would", why)))
-        found += [one for one in wanted if one not in found][:1]
+        found += [step.bring for step in steps if step.bring and step.bring not in found][:1]
     return found
 
 
@@ -132,7 +129,7 @@ class _Page:
         for under in one.consequences:
             self._line(f"[dim]it explains[/]  {_safe(under.says)}")
         for says in hypothesis.would_change:
-            self._line(f"[dim]would change it[/]  {_safe(says)}")
+            self._line(f"[dim]would speak against it[/]  {_safe(says)}")
         if hypothesis.cause == "unknown" and (wanted := to_bring(self.told.diagnosis.paths)):
             self._line(f"[dim]bring next[/]  {_safe('; '.join(wanted))}")
 

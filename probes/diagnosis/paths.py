@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence
@@ -32,21 +32,30 @@ BROUGHT = {
     "rank.stack": "py-spy dump of each rank",
 }  # fmt: skip
 BEFORE = {"yes": "only from before", "perhaps": "no log tells its time zone, so this may be from before"}
-NOT_TOLD = "no file here tells it: "
 NO_SHARE: Share = (0.0, "", "")
 Shares = Mapping[str, Sequence[tuple[Share, frozenset[str]]]]  # by cause, each with its signals
 
 
+class Judged(NamedTuple):
+    """`why` says on what the state rests; for "not known" also what would let it be known. `reading` is the one that
+    `why` is taken from, "" where it is none or many. `bring`: what of files would tell, where none tells anything."""
+
+    state: State
+    why: str
+    reading: str = ""
+    bring: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """`why` says on what the state rests; for "not known" also what would let it be known. `reading` is the one that
-    `why` is taken from, "" where it is none or many."""
+    """One question and its answer, see Judged."""
 
     id: str
     question: str
     state: State
     why: str
     reading: str = ""
+    bring: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,43 +98,41 @@ def _step(step: Mapping[str, Any], evidence: Evidence, shares: Shares) -> StepSt
     return StepState(step["id"], step["question"], *_judged(step, evidence, share))
 
 
-def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> tuple[State, str, str]:
-    """State, why, and the reading that it is taken from."""
+def _judged(step: Mapping[str, Any], evidence: Evidence, share: Share) -> Judged:
     weight, says, reading = share
     if weight >= SUSPECT:
-        return "implicated" if weight >= IMPLICATED else "suspect", says, reading
+        return Judged("implicated" if weight >= IMPLICATED else "suspect", says, reading)
     before = []
     for seen, finding in evidence.findings(*step.get("codes", ())):
         if finding.severity in ("warn", "bad"):
             old = "" if finding.last == (None, "") else times_of(evidence).old(seen.node, *finding.last)
             if not old:
-                return "suspect", finding.says, seen.ref
+                return Judged("suspect", finding.says, seen.ref)
             before.append((old, finding.says, seen.ref))
-    state, why, reading = _without_findings(step, evidence)
-    if before and state == "ruled out":
-        old, says, reading = min(before)  # "perhaps" is before "yes"
-        state = "ruled out" if old == "yes" else "not known"
-        why = f"{BEFORE[old]} the job: {says}"
-    return state, why, reading
+    judged = _without_findings(step, evidence)
+    if before and judged.state == "ruled out":
+        old, says, ref = min(before)  # "perhaps" is before "yes"
+        return Judged("ruled out" if old == "yes" else "not known", f"{BEFORE[old]} the job: {says}", ref)
+    return judged
 
 
-def _without_findings(step: Mapping[str, Any], evidence: Evidence) -> tuple[State, str, str]:
+def _without_findings(step: Mapping[str, Any], evidence: Evidence) -> Judged:
     if lacks := step.get("lacks"):
-        return "not known", f"Golden15 does not have it yet: {lacks}", ""
+        return Judged("not known", f"Golden15 does not have it yet: {lacks}")
     if bring := step.get("bring"):
         return _brought(step["files"], bring, evidence)
     if (settles := step.get("settles", "")) in SETTLES:
         settled, why = SETTLES[settles]
         if not settled(evidence):
-            return "not known", why, ""
+            return Judged("not known", why)
     if lack := _unsettled(step.get("settles", ""), evidence):
-        return "not known", lack, ""
+        return Judged("not known", lack)
     if not step.get("probes"):
-        return "ruled out", "a profile was looked at, and nothing speaks for it", ""
-    state, why, reading = _asked(step["probes"], evidence)
-    if state == "ruled out" and "told_by" in step and not any(evidence.job.said(*step["told_by"])):
-        return "not known", str(step["ask"]), ""
-    return state, why, reading
+        return Judged("ruled out", "a profile was looked at, and nothing speaks for it")
+    judged = _asked(step["probes"], evidence)
+    if judged.state == "ruled out" and "told_by" in step and not any(evidence.job.said(*step["told_by"])):
+        return Judged("not known", str(step["ask"]))
+    return judged
 
 
 def _unsettled(settles: str, evidence: Evidence) -> str:
@@ -148,15 +155,15 @@ def _unsettled(settles: str, evidence: Evidence) -> str:
     return ""
 
 
-def _brought(kinds: Sequence[str], bring: str, evidence: Evidence) -> tuple[State, str, str]:
+def _brought(kinds: Sequence[str], bring: str, evidence: Evidence) -> Judged:
     """What files alone can answer: for all nodes, or what would be needed for it."""
     told = [one for kind in kinds for one in evidence.all_of(kind) if one.outcome in ANSWERED]
     missing = len(set(evidence.nodes) - {one.node for one in told})
     if not told:
-        return "not known", f"no file here tells it: the output of {bring} would", ""
+        return _to_bring(f"the output of {bring}")
     if missing:
-        return "not known", f"{missing} of {len(evidence.nodes)} nodes are missing: {bring} would tell", ""
-    return "ruled out", f"{len(told)} file{'s' * (len(told) > 1)} of it, nothing speaks for it", told[0].ref
+        return Judged("not known", f"{missing} of {len(evidence.nodes)} nodes are missing: {bring} would tell")
+    return Judged("ruled out", f"{len(told)} file{'s' * (len(told) > 1)} of it, nothing speaks for it", told[0].ref)
 
 
 def _settled(evidence: Evidence) -> bool:
@@ -209,24 +216,25 @@ SETTLES: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
 }
 
 
-def _asked(probes: Sequence[str], evidence: Evidence) -> tuple[State, str, str]:
+def _asked(probes: Sequence[str], evidence: Evidence) -> Judged:
     files = evidence.derived("from files", lambda: _from_files(evidence))
     for probe in probes:
         readings = evidence.all_of(probe)
         if not readings:
-            return "not known", _bring(probe) if files else f"{probe} was not asked", ""
+            return _to_bring(BROUGHT.get(probe, probe)) if files else Judged("not known", f"{probe} was not asked")
         silent = [one for one in readings if one.outcome not in ANSWERED]
         missing = len(set(evidence.nodes) - {one.node for one in readings})
         if silent:
             one = silent[0]
             more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
-            return "not known", f"{probe} on {one.node or 'a node'}{more}: {one.outcome}: {one.why}"[:300], one.ref
+            why = f"{probe} on {one.node or 'a node'}{more}: {one.outcome}: {one.why}"
+            return Judged("not known", why[:300], one.ref)
         if missing:
-            return "not known", _missing(probe, missing, evidence, files), ""
+            return Judged("not known", _missing(probe, missing, evidence, files))
     answered = sum(one.outcome == "ok" for probe in probes for one in evidence.all_of(probe))
     if not answered:
-        return "not known", f"{', '.join(probes)}: {NOTHING_THERE[probes[0].partition('.')[0] == 'rank']}", ""
-    return "ruled out", f"{', '.join(probes)}: {answered} reading{'s' * (answered > 1)}, nothing speaks for it", ""
+        return Judged("not known", f"{', '.join(probes)}: {NOTHING_THERE[probes[0].partition('.')[0] == 'rank']}")
+    return Judged("ruled out", f"{', '.join(probes)}: {answered} reading{'s' * (answered > 1)}, nothing speaks for it")
 
 
 def _from_files(evidence: Evidence) -> bool:
@@ -237,8 +245,8 @@ def _from_files(evidence: Evidence) -> bool:
     return not any(seen.ref == f"{seen.node}/{seen.probe}" for seen in evidence.readings)
 
 
-def _bring(probe: str) -> str:
-    return f"{NOT_TOLD}{BROUGHT.get(probe, probe)} would"
+def _to_bring(what: str) -> Judged:
+    return Judged("not known", f"no file here tells it: {what} would", bring=what)
 
 
 def _missing(probe: str, missing: int, evidence: Evidence, files: bool) -> str:
