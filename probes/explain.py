@@ -113,6 +113,7 @@ class _Page:
             self._verdict(first)
             self._others(others)
             self._differences()
+            self._speeds()
             self._paths(self.told.diagnosis.paths)
         self._unread()
 
@@ -148,6 +149,12 @@ class _Page:
         if self.told.diagnosis.differences:
             self.console.print("\n[bold]Differences between nodes[/]")
         for one in self.told.diagnosis.differences:
+            self._line(_safe(one.says))
+
+    def _speeds(self) -> None:
+        if self.told.diagnosis.speeds:
+            self.console.print("\n[bold]How fast collectives were[/]")
+        for one in self.told.diagnosis.speeds:
             self._line(_safe(one.says))
 
     def _paths(self, paths: Mapping[str, PathState]) -> None:

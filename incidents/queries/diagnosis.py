@@ -102,6 +102,7 @@ class VerdictView:
     rejected: bool
     lanes: list[paths.LaneView]
     differences: list[DifferenceView]
+    speeds: list[DifferenceView]
     readings: int
 
 
@@ -120,6 +121,8 @@ def verdict(incident: Incident) -> VerdictView | None:
     refs = [ref for one in (lead, *others) for ref in one.refs]
     differ = ranking.body.get("differences", [])  # rankings of older versions have none
     refs += [each["reading"] for one in differ for each in one["readings"]]
+    speeds = ranking.body.get("speeds", [])
+    refs += [one["reading"] for one in speeds]
     readings = ranking.rests_on([*refs, *paths.named(ranking)])
     links = {ref: row.pk for ref, row in readings.items()}
     lanes = paths.lanes(ranking, readings)
@@ -139,6 +142,7 @@ def verdict(incident: Incident) -> VerdictView | None:
             DifferenceView(one["says"], [(each["says"], links.get(each["reading"])) for each in one["readings"]])
             for one in differ
         ],
+        speeds=[DifferenceView(one["says"], [("the recorder", links.get(one["reading"]))]) for one in speeds],
         readings=rested,
     )
 

@@ -238,6 +238,13 @@ class Evidence:
         return self.derived("differences", lambda: differences_of(self))
 
     @property
+    def speeds(self) -> Any:
+        """How fast collectives moved data: tuple of diagnosis.bandwidth.Speed."""
+        from probes.diagnosis.bandwidth import speeds_of
+
+        return self.derived("speeds", lambda: speeds_of(self))
+
+    @property
     def suspects(self) -> Any:
         """The ranks that others wait for: {rank: diagnosis.suspects.Suspect}."""
         from probes.diagnosis.suspects import suspects

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from probes.diagnosis import rules
+from probes.diagnosis.bandwidth import Speed
 from probes.diagnosis.collectives import Stalls
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, Subject
 from probes.diagnosis.differences import Difference
@@ -30,12 +31,13 @@ UNKNOWN = {"", "?"}  # in the place of a name
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """`ranked`: most probable first, summing to 1; `paths` by id. `failed`: rules that stopped on this evidence.
-    `differences`: what should be equal on all nodes and is not."""
+    `differences`: what should be equal on all nodes and is not. `speeds`: how fast collectives were."""
 
     ranked: tuple[Ranked, ...]
     paths: Mapping[str, PathState]
     failed: Mapping[str, str]
     differences: tuple[Difference, ...] = ()
+    speeds: tuple[Speed, ...] = ()
 
     @property
     def verdict(self) -> Ranked:
@@ -107,7 +109,7 @@ class Diagnoser:
         quiet, on = signs(evidence, found, _advances(evidence, failed))
         ranked = rank(found, quiet, on, _gap(evidence))
         ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
-        diagnosis = Diagnosis(ranked, path_states(evidence, ranked), failed, evidence.differences)
+        diagnosis = Diagnosis(ranked, path_states(evidence, ranked), failed, evidence.differences, evidence.speeds)
         evidence.forget()
         self._before, self._told = evidence, told
         return diagnosis

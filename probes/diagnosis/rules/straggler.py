@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from probes.catalog._flight_recorder_facts import Group
 from probes.diagnosis.comparing import operation
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.ras_polls import lagging
+from probes.diagnosis.recorded import recorded_groups
 from probes.diagnosis.step_times import late_rank, step_times
 from probes.diagnosis.suspects import shared
 
@@ -32,7 +33,8 @@ Times = dict[int, dict[int, float]]  # collective -> rank -> how much later than
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     told: set[int] = set()
-    for name, ranks in _groups(evidence).items():
+    for group in recorded_groups(evidence):
+        name, ranks = group.name, group.ranks
         for signal, times in (("last_by_duration", _durations(ranks)), ("last_by_call", _calls(evidence, ranks))):
             late = _constant(times, len(ranks))
             if late is None or late[0] in told:
@@ -133,15 +135,7 @@ def _largest(evidence: Evidence) -> int | None:
     return max((size for size in sizes if size is not None), default=None)
 
 
-def _groups(evidence: Evidence) -> dict[str, dict[int, tuple[RankView, Group]]]:
-    found: dict[tuple[str, object], dict[int, tuple[RankView, Group]]] = {}
-    for rank, view in evidence.job.ranks.items():
-        for group in view.dump.groups if view.dump is not None else ():
-            found.setdefault((group.desc or group.name, group.spans), {})[rank] = (view, group)
-    return {name: ranks for (name, _), ranks in found.items() if len(ranks) > 1}
-
-
-def _durations(ranks: dict[int, tuple[RankView, Group]]) -> Times:
+def _durations(ranks: Mapping[int, tuple[RankView, Group]]) -> Times:
     """How much shorter than the longest each rank's collective was: by so much it came later than the first."""
     found: Times = {}
     for rank, (view, group) in ranks.items():
@@ -154,7 +148,7 @@ def _durations(ranks: dict[int, tuple[RankView, Group]]) -> Times:
     return found
 
 
-def _calls(evidence: Evidence, ranks: dict[int, tuple[RankView, Group]]) -> Times:
+def _calls(evidence: Evidence, ranks: Mapping[int, tuple[RankView, Group]]) -> Times:
     """When each rank called, where one clock tells: all on one node."""
     nodes = {view.node for view, _ in ranks.values()}
     if len(nodes) != 1 or nodes == {""}:
