@@ -15,7 +15,10 @@ from probes.catalog._log_shapes import shape
 
 KILLED = "OOMKilled"  # by whatever guards memory
 # Units in which a job runs; any other unit of the node is none of it.
-_OF_JOBS = r"[^\n]{0,160}?(?:slurm|step_|job_|kubepods|docker-|cri-|libpod|torch|train|pbs|lsf)[^\n]{0,160}?"
+_OF_JOBS = (
+    r"[^\n]{0,160}?(?:slurm|step_|job_|kubepods|docker-|cri-|libpod|torch|train|pbs|lsf"
+    r"|tmux|screen|byobu|session-\w{1,12}\.scope|run-\w{1,40}\.(?:scope|service)|vte-spawn)[^\n]{0,160}?"  # of a shell
+)
 SHAPES = (
     # What a time service found, and corrected or not: chrony (reference.c), ntpd (ntp_loopfilter.c), etcd (rafthttp)
     shape(
@@ -147,15 +150,29 @@ SHAPES = (
     shape(
         "scheduler_kill",
         "OOM killer",
-        rf"(?:^|\s)(?P<peer>[\w.-]{{1,80}}) systemd\[\d{{1,9}}\]: {_OF_JOBS}"
+        rf"(?:^|(?:^|\s)(?P<peer>[\w.-]{{1,80}}) )systemd\[\d{{1,9}}\]: {_OF_JOBS}"
         r"process of this unit has been killed by the OOM killer",
         name=KILLED,
     ),
     shape(
         "scheduler_kill",
         "due to memory ",
-        rf"(?:^|\s)(?P<peer>[\w.-]{{1,80}}) systemd-oomd\[\d{{1,9}}\]: Killed {_OF_JOBS} "
+        rf"(?:^|(?:^|\s)(?P<peer>[\w.-]{{1,80}}) )systemd-oomd(?:\[\d{{1,9}}\])?: Killed {_OF_JOBS} "
         r"due to memory (?:pressure|used)",
+        name=KILLED,
+    ),
+    shape(
+        "scheduler_kill",
+        "systemd-oomd killed ",
+        rf"(?:^|(?:^|\s)(?P<peer>[\w.-]{{1,80}}) )systemd(?:\[\d{{1,9}}\])?: {_OF_JOBS}: "
+        r"systemd-oomd killed (?!0 )\d{1,6} process",
+        name=KILLED,
+    ),
+    shape(
+        "scheduler_kill",
+        "oom-kill",
+        rf"(?:^|(?:^|\s)(?P<peer>[\w.-]{{1,80}}) )systemd(?:\[\d{{1,9}}\])?: {_OF_JOBS}: "
+        r"Failed with result '?oom-kill",
         name=KILLED,
     ),
     shape(

@@ -91,8 +91,10 @@ def extracts_of(text: str) -> list[Extract]:
     found: dict[int, Extract] = {}
     ticks: float | None = None
     if text.startswith("Name:\t"):
-        pid = re.search(r"\n(?:Pid|Tgid):\s{1,8}(\d{1,10})\n", text[:65536])
-        parts = [(int(pid[1]), "status", text)] if pid else []
+        parts = []
+        for one in re.split(r"(?m)^(?=Name:\t)", text)[1 : MOST + 1]:  # one process after the other
+            pid = re.search(r"\n(?:Pid|Tgid):\s{1,8}(\d{1,10})\n", one[:65536])
+            parts += [(int(pid[1]), "status", one)] if pid else []
     else:
         told = _TICKS.search(text[:400])
         ticks = float(int(told[1]) + int(told[2])) if told else None  # of 100 in a second

@@ -47,7 +47,7 @@ INTERPRETER = ("python", "libpython", "_pyeval", "pyobject", "_pyobject", "pyvec
 # A C function that ctypes was given a Python function for: what Python called through libffi calls it back.
 CLOSURES = ("closure_fcn", "_CallPythonObject", "ffi_closure")
 CALLED_BY_FFI = ("ffi_call", "_call_function_pointer", "_ctypes_callproc")
-TORCH = ("libtorch", "libc10", "_C.", "torch::", "at::", "c10::", "THP")
+TORCH = ("libtorch", "libc10", "torch/_C.", "torch._C.", "torch::", "at::", "c10::", "THP")
 
 
 @dataclass(frozen=True, slots=True)

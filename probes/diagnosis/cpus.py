@@ -251,7 +251,9 @@ def _process(here: NodeCpu, one: Process, ref: str) -> None:
     there.running = one.running or there.running
     there.mask = one.mask or there.mask
     there.preempted = one.preempted if one.preempted is not None else there.preempted
-    there.threads, there.args = one.threads or there.threads, one.args or there.args
+    if (one.threads or 0) > 1 or not there.threads:  # a row of top -H is one thread, of however many
+        there.threads = one.threads or there.threads
+    there.args = one.args or there.args
     if there.rank is None and one.rank:
         there.rank = -1
 

@@ -19,7 +19,7 @@ from probes.catalog._log_python import step_of
 from probes.catalog._log_runs import later
 from probes.catalog._log_stream import Chooser
 from probes.catalog.rank_log import of_file
-from probes.core import clean
+from probes.core import clean, lines_of
 from probes.intake.items import HEAD, Item
 from probes.intake.names import Named, named
 from probes.intake.rank_prefixes import marked
@@ -31,6 +31,11 @@ WEAK = frozenset(("progress", "nan", "checkpoint"))  # kinds of which any prose 
 STAMPS = 5  # judgement: so many lines that begin with a time are no prose either
 LEAST_STEPS = 3  # judgement: so many steps with their times are no prose
 _TRAINER = re.compile(r"^\{'(?:train_|eval_)?loss': ", re.M)  # what transformers' Trainer prints for each step it logs
+_GUARD = re.compile(
+    r"\b(?:systemd-oomd|earlyoom|nohang|slurmstepd|slurmd)(?:\[\d{1,9}\])?: [^\n]{0,400}"
+    r"(?:oom|OOM|due to memory|sending SIG|memory limit)"
+    r"|\bsystemd(?:\[\d{1,9}\])?: [^\n]{0,300}(?:systemd-oomd killed|OOM killer|oom-kill)"
+)
 _MARK = re.compile(r"\[rank(\d{1,7})\]")
 _OWN_PID = re.compile(r"\[rank(\d{1,7})\][^\n]{0,80}?\bpid[=: ]{1,2}(\d{2,8})\b")
 _NCCL = re.compile(r"^(?:\[?\d{4}-[^\n]{10,30}\]? )?([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[\d{1,3}\] NCCL ", re.M)
@@ -119,6 +124,11 @@ def _later(event: LogEvent, lines: int, offset: int) -> LogEvent:
 
 _MAP = re.compile(r"^ {0,8}Data for node: ", re.M)  # Open MPI 4 and 5
 _BOUND = re.compile(r"^\[([A-Za-z][\w.-]{0,80}):\d{1,8}\] (?:MCW rank|Rank) (\d{1,6}) (?:is )?(?:not )?bound", re.M)
+
+
+def guards_in(text: str) -> str:
+    """Lines of a journal in which a guard of memory other than the kernel tells whom it ended."""
+    return "\n".join(line for line in lines_of(text, 1000) if _GUARD.search(line))[:LOOKED_AT]
 
 
 def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:

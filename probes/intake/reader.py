@@ -30,6 +30,7 @@ from probes.intake.tools import (
     launch,
     looked,
     native_stacks,
+    process_status,
     process_table,
     stopped_processes,
     stuck_in_driver,
@@ -41,6 +42,7 @@ from probes.intake.tools._text import taken_at
 TOLD = {"cluster.events": ("scheduler_kill",)}  # events of a log that these facts tell, too
 BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for
 # Who takes the CPU, be it of the job or not; who is stuck, and who is stopped.
+OF_STATUS = (process_status.TOOL,)
 OF_PS = (process_table.TOOL, stuck_in_driver.TOOL, stuck_in_files.TOOL, stopped_processes.TOOL)
 NO_FORM = "no line in it has a known form"
 
@@ -86,7 +88,7 @@ class Reader:
         else:
             if known.kind == "ps" and environment.of_commands(known.text):
                 self._tool(item, environment.TOOL, known.text)
-            for tool in OF_PS if known.kind == "ps" else ():
+            for tool in OF_PS if known.kind == "ps" else OF_STATUS if known.kind == "process" else ():
                 if tool.fits(known.text[:HEAD], item.name):
                     self._tool(item, tool, known.text)
             if known.kind == "ps" and launch.tells(known.text[:HEAD]):

@@ -26,7 +26,7 @@ from probes.intake.files import Given, walk
 from probes.intake.hosts import names_a_tool, told_by
 from probes.intake.items import HEAD, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import Known, kind_of
-from probes.intake.logs import unrotated, whole_text
+from probes.intake.logs import guards_in, log_file, unrotated, whole_text
 from probes.intake.many_dumps import dumps_in
 from probes.intake.metric_files import node_files, table_files
 from probes.intake.names import stem, without_keys
@@ -123,6 +123,8 @@ class _Sorter(Reader):
             self._of_node(item, probe, self._whole(item, known.text) if known.kind == "kernel log" else known.text)
             if known.kind == "kernel log" and packet_log.tells(known.text):
                 self._tool(item, packet_log.TOOL, known.text)
+            if known.kind == "kernel log" and (guards := guards_in(known.text)):
+                self.brought.logs += [log] if (log := log_file(item, guards, sure=True)) is not None else []
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
             self.brought.nodes += table_files(item, known.text)

@@ -19,7 +19,7 @@ MOST_SAMPLES = 0.3  # judgement: from here on it is what the process does
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    looked = list(_in_looks(evidence))
+    looked = [*_in_looks(evidence), *_in_nameless(evidence)]
     yield from looked
     if not any("callbacks_in_looks" in one.signals for one in looked):  # else it is the same once more
         yield from _in_perf(evidence)
@@ -93,6 +93,28 @@ def _in_looks(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("a profile in which the extension does not call Python",),
             ranks=frozenset(view.rank for view in views),
             nodes=frozenset(view.node for view in views),
+        )
+
+
+def _in_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
+    """The same of processes whose rank nothing tells."""
+    for seen in evidence.of("rank.stack"):
+        looks = [one.look for one in seen.facts.processes if one.rank is None and not one.worker]
+        looks = [look for look in looks if any(frame.line is None for frame in look.frames)]
+        told = [one for look in looks if (one := callback([frame.short for frame in reversed(look.frames)]))]
+        if not told:
+            continue
+        name, below = told[0]
+        often = len(told) >= LOOKS and len(told) >= 0.5 * len(looks)
+        says = f"{name} calls {below} in {len(told)} of {len(looks)} looks with native frames"
+        yield Hypothesis(
+            CAUSE,
+            {"node": seen.node} if seen.node else {},
+            f"A process{' on ' + seen.node if seen.node else ''}: {says}",
+            (Reason(says, seen.ref),),
+            ("callbacks_in_looks" if often else "callbacks_in_a_look",),
+            would_change=("a profile in which the extension does not call Python",),
+            nodes=frozenset({seen.node}),
         )
 
 

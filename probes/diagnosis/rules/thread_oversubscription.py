@@ -94,7 +94,7 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
         return
     if here.has_room:
         return
-    unset = here.env is not None and not asked
+    unset = (here.env is not None or bool(here.asked)) and not asked
     because = []
     if threads:
         because.append(Reason(f"{len(mine)} processes of the job have {threads} threads on {cpus} CPUs", mine[0].ref))
@@ -112,6 +112,8 @@ def _on(evidence: Evidence, here: NodeCpu, cpus: int) -> Iterator[Hypothesis]:
     # Threads that fill few of the CPUs crowd nobody: whoever does is not seen here, as from within a container.
     # Where the use of some is not told, as of a table that was cut, it may be these.
     told_all = all(one.cpu is not None for one in mine if (one.threads or 0) > 1)
+    each_row = 2 * sum(one.threads == 1 for one in mine) >= len(mine)  # of top -H, which ends where the screen does
+    told_all = told_all and not (each_row and (here.runnable or 0) > len(here.runners))
     elsewhere = 0 < used < FILLS * cpus and told_all and max(asked, default=0) < cpus
     if (not many and not unset) or (held and not own) or elsewhere:
         proven = False

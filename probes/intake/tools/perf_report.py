@@ -26,14 +26,15 @@ _ROW = re.compile(
 )
 _OPENMP = re.compile(r"lib(?:g|i|)omp\d{0,2}[.-]|libiomp5|libomp\.")
 _EXTENSION = re.compile(r"[\w.-]{1,80}(?:\.cpython-\d{2,3}[\w-]{0,40}|\.abi3|_ext|_C)?\.so(?:\.\d{1,3}){0,3}")
-_NOT_THEIRS = re.compile(
-    r"lib(?:torch|c10|python|c\.|c-|pthread|m\.|m-|stdc|cuda|nv|cu|gomp|iomp|omp|mkl|gcc|ffi)|ld-|_C\."
-)
+_NOT_THEIRS = re.compile(r"lib(?:torch|c10|python|c\.|c-|pthread|m\.|m-|stdc|cuda|nv|cu|gomp|iomp|omp|mkl|gcc|ffi)|ld-")
 _CALLS_BACK = re.compile(
-    r"PyGILState_Ensure|_CallPythonObject|closure_fcn|ffi_closure|pybind11::(?:object|function|detail::simple)"
+    r"PyGILState_Ensure|_CallPythonObject|closure_fcn|ffi_closure"
+    r"|pybind11::(?:object|function|handle|detail::(?:simple|unpacking|object_api))"
+    r"|boost::python::call|nanobind::detail::(?:obj_vectorcall|api)"
 )
 _EVALUATES = re.compile(r"_?PyEval_EvalFrame")
 LEAST = 30.0  # percent below an extension, of which most is Python again; judgement
+LEAST_PYTHON, LEAST_OWN, LEAST_CALL = 20.0, 10.0, 3.0  # percent of their own, without what lies below; judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ def read(text: str) -> PerfShares:
 def _callback(rows: list[_Row]) -> tuple[str, float]:
     """An extension with most of the samples below it, where functions that go back into Python are seen and Python's
     evaluation takes a large part."""
+    if not any(row.whole > row.own for row in rows):
+        return _callback_by_own(rows)
     back = any(_CALLS_BACK.search(row.symbol) and row.whole >= 1.0 for row in rows)
     python = max((row.whole for row in rows if _EVALUATES.search(row.symbol)), default=0.0)
     theirs = [
@@ -83,6 +86,22 @@ def _callback(rows: list[_Row]) -> tuple[str, float]:
         return "", 0.0
     most = max(theirs, key=lambda row: row.whole)
     return most.library, most.whole
+
+
+def _callback_by_own(rows: list[_Row]) -> tuple[str, float]:
+    """Of a report without what lies below (--no-children): Python's evaluation takes most, and the extension that calls
+    it back a part of its own, the binding's call of a Python object in it."""
+    python = sum(row.own for row in rows if _EVALUATES.search(row.symbol))
+    own: dict[str, float] = {}
+    for row in rows:
+        if _EXTENSION.fullmatch(row.library) and not _NOT_THEIRS.match(row.library):
+            own[row.library] = own.get(row.library, 0.0) + row.own
+    calls = {row.library for row in rows if _CALLS_BACK.search(row.symbol) and row.own >= LEAST_CALL}
+    theirs = {library: share for library, share in own.items() if library in calls and share >= LEAST_OWN}
+    if python < LEAST_PYTHON or not theirs:
+        return "", 0.0
+    library = max(theirs, key=lambda one: theirs[one])
+    return library, round(min(theirs[library] + python, 100.0), 2)
 
 
 def findings(facts: PerfShares) -> list[Finding]:
