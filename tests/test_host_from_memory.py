@@ -8,8 +8,9 @@ import pytest
 
 from probes.catalog._process_extract import extracts_of
 from probes.explain import explain
+from probes.intake import host_rows
 from probes.intake.logs import guards_in
-from probes.intake.tools import perf_report, process_status, process_table
+from probes.intake.tools import boots, experiments, perf_report, process_status, process_table, time_service
 
 
 def cause(folder: Path, **files: str) -> tuple[str, dict[str, str | int]]:
@@ -113,3 +114,152 @@ def test_one_look_at_a_process_of_no_known_rank_says_little_of_call_backs(tmp_pa
     ranked = explain([tmp_path]).diagnosis.ranked
     (one,) = [one for one in ranked if one.hypothesis.cause == "cpu.native_callback"]
     assert 0.0 < one.probability < 0.5
+
+
+# Tables that people make
+
+
+def verdict(folder: Path, text: str, name: str = "table.md") -> tuple[str, object]:
+    (folder / name).write_text(text)
+    first = explain([folder]).diagnosis.verdict.hypothesis
+    return first.cause, first.subject.get("node")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("| node | oom_kill before | oom_kill now |\n|---|---|---|\n| k1 | 2 | 2 |\n| k2 | 0 | 3 |\n", "memory.events"),
+        ("host   mount    used  free\nk1     /local   61%   1T\nk2     /local   100%  0\n", "df"),
+        ("k1 /local used=61% free=1T\nk2 /local used=100% free=0\n", "df"),
+        ("node,ce_count,ue_count\nk1,0,0\nk2,4,2\n", "edac"),
+        ('[{"host": "k1", "uptime": "41 days"}, {"host": "k2", "uptime": "12 min"}]', "uptime"),
+        ("server; clock offset (ms)\nk1; 0.4\nk2; -81000\n", "clock"),
+        ("node  driver      nccl\nk1    550.90.07   2.21.5\nk2    535.161.08  2.21.5\n", "versions"),
+        ("| pod | cpu limit | throttled |\n|---|---|---|\n| k1 | 8 | 0% |\n| k2 | 8 | 91% |\n", "cpu.stat"),
+    ],
+)
+def test_rows_of_own_tables_are_what_each_node_would_have_told(text: str, told: str) -> None:
+    assert {(node, label) for node, label, _ in host_rows.told(text)} == {("k1", told), ("k2", told)}
+
+
+def test_of_two_columns_of_kills_what_came_between_them_counts() -> None:
+    text = "| node | oom_kill before | oom_kill now |\n|---|---|---|\n| k1 | 2 | 2 |\n| k2 | 1 | 3 |\n"
+    assert {node: lines.split()[-1] for node, _, lines in host_rows.told(text)} == {"k1": "0", "k2": "2"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the node w1 was full\nand so was w2, said lin\n",
+        "rank,step,loss\n0,1,2.4\n1,1,2.4\n",
+        "| gpu | ecc corrected | uncorrected |\n|---|---|---|\n| 0 | 0 | 2 |\n| 1 | 0 | 0 |\n",
+        "a=1\n",
+        "{",
+        "",
+    ],
+)
+def test_other_text_is_no_table_of_hosts(text: str) -> None:
+    assert host_rows.told(text) == []
+
+
+def test_a_caption_tells_the_node_and_its_cores_where_rows_are_of_ranks() -> None:
+    text = (
+        "gpu-3, 96 cores\n\n| rank | pid | threads | OMP_NUM_THREADS |\n|---|---|---|---|\n| 0 | 41 | 108 | unset |\n"
+    )
+    told = {label: (node, lines) for node, label, lines in host_rows.told(text)}
+    assert told["nproc"] == ("gpu-3", "96\n")
+    assert told["ps"] == ("gpu-3", "PID %CPU NLWP COMMAND\n41 0 108 python3 --rank=0\n")
+
+
+def test_a_table_says_whose_disk_is_full(tmp_path: Path) -> None:
+    text = (
+        "| host | mount | used |\n|---|---|---|\n| w1 | /local | 61% |\n| w2 | /local | 60% |\n| w3 | /local | 100% |\n"
+    )
+    (tmp_path / "run.log").write_text("step 1 loss 2.0\nOSError: [Errno 28] No space left on device\n")
+    assert verdict(tmp_path, text) == ("host.disk_full", "w3")
+
+
+def test_a_table_in_which_nothing_is_full_says_nothing(tmp_path: Path) -> None:
+    text = "| host | mount | used |\n|---|---|---|\n| w1 | /local | 61% |\n| w2 | /local | 92% |\n"
+    assert verdict(tmp_path, text)[0] in ("none", "unknown")
+
+
+# What somebody tried
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("OMP_NUM_THREADS=64: 31 it/s\nOMP_NUM_THREADS=8: 200 it/s\n", "threads"),
+        ("num_workers=2 1.9 s/step\nsynthetic data 0.4 s/step\n", "loader"),
+        ("cpu limit 4: 0.1 it/s, no limit: 0.9\n", "quota"),
+        ("with taskset -c 0-3: 9.1 s/step, without: 1.2\n", "binding"),
+        ("loss.item() every step: 410 ms/step; no .item(): 190 ms/step\n", "synchronising"),
+        ("pin_memory=True 0.9 s/step vs pin_memory=False 0.3 s/step\n", "lock"),
+        ("step time 3.2 s\nstep time 0.8 s after kill of clamscan\n", "other program"),
+    ],
+)
+def test_two_runs_that_differ_in_a_setting_tell_which_of_it_is_slow(text: str, kind: str) -> None:
+    assert experiments.TOOL.fits(text, "ab.txt")
+    assert [one.kind for one in experiments.read(text).trials] == [kind]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OMP_NUM_THREADS=64: 200 it/s\nOMP_NUM_THREADS=8: 31 it/s\n",  # fewer are slower
+        "num_workers=2 1.9 s/step\nnum_workers=8 1.8 s/step\n",  # the same
+        "num_workers=2 1.9 s/step\n",
+        "step 1 3.2 s/step\nstep 2 0.4 s/step\n",
+    ],
+)
+def test_runs_that_differ_in_nothing_that_counts_tell_nothing(text: str) -> None:
+    assert experiments.trials(text) == []
+
+
+def test_what_was_tried_is_never_sure_by_itself(tmp_path: Path) -> None:
+    for text in (
+        "num_workers=0: 41 samples/s\nnum_workers=8: 300 samples/s\n",
+        "with .item(): 41 it/s\nno .item(): 300 it/s\n",
+    ):
+        (tmp_path / "ab.txt").write_text(text)
+        first = explain([tmp_path]).diagnosis.verdict
+        assert first.hypothesis.cause.startswith("cpu.")
+        assert first.probability < 0.8
+
+
+# Lines as somebody remembers them
+
+
+def test_a_kill_in_small_letters_below_the_nodes_name_is_that_nodes(tmp_path: Path) -> None:
+    text = "w12 dmesg:\n[9122.1] out of memory: killed process 4411 (python3), anon-rss 201 GB\n"
+    assert cause(tmp_path, dmesg__txt=text) == ("host.memory_oom_kill", {"node": "w12", "pid": 4411})
+
+
+def test_a_chronyc_without_its_columns_is_read() -> None:
+    assert time_service.read("Stratum: 3\nSystem time: 41.2 s slow\n").service_offset_s == -41.2
+    assert time_service.read("clock is 2 min ahead\n").service_offset_s == 120.0
+
+
+@pytest.mark.parametrize(
+    ("says", "seconds"), [("up 41 days, 2:11", 3_550_260.0), ("up 9 min", 540.0), ("up 2 d 3 h", 183_600.0)]
+)
+def test_short_uptimes_are_read(says: str, seconds: float) -> None:
+    assert boots.read(f"{says}\n").uptime_s == seconds
+
+
+def test_a_loader_worker_that_was_killed_where_a_group_counts_kills_ran_out_of_memory(tmp_path: Path) -> None:
+    log = "step 1 loss 2.0\n[rank1]: RuntimeError: DataLoader worker (pid 812) is killed by signal: Killed.\n"
+    events = "low 0\nhigh 0\nmax 11\noom 1\noom_kill 1\n"
+    assert cause(tmp_path, run__log=log, memory__events=events)[0] == "host.memory_oom_kill"
+
+
+def test_pods_that_count_throttling_are_the_nodes_on_which_they_run(tmp_path: Path) -> None:
+    pods = (
+        "NAME    READY   STATUS    RESTARTS   AGE   IP           NODE\n"
+        "job-0   1/1     Running   0          2h    10.1.1.4     w1\n"
+        "job-1   1/1     Running   0          2h    10.1.2.4     w2\n"
+    )
+    counts = "job-0: nr_periods 41000 nr_throttled 9\njob-1: nr_periods 41000 nr_throttled 39000\n"
+    found = cause(tmp_path, pods__txt=pods, stat__txt=counts)
+    assert (found[0], found[1]["node"]) == ("cpu.quota_throttled", "w2")

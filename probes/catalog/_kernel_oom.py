@@ -12,7 +12,9 @@ from probes.catalog._kernel_gpu import number
 from probes.catalog._kernel_lines import Line
 from probes.catalog._kernel_tally import Record, Tally
 
-_KILLS = ("Out of memory: Kill", "Memory cgroup out of memory: Kill", "Killed process ", "oom_reaper: reaped process ")
+# In small letters: who retypes a line seldom keeps the large ones.
+_KILLS = ("out of memory: kill", "memory cgroup out of memory: kill", "killed process ", "oom_reaper: reaped process ")
+_VERBS = ("Killed process ", "Kill process ", "reaped process ")
 
 
 class OomLines:
@@ -26,7 +28,7 @@ class OomLines:
         """True when the line names a victim."""
         if "oom-kill:constraint=" in line.text:
             return self._oom_constraint(line)
-        if line.text.startswith(_KILLS) and self._oom_kill(line):
+        if line.text[:40].lower().startswith(_KILLS) and self._oom_kill(line):
             return True
         if " invoked oom-killer" in line.text or "memory: usage " in line.text:
             return self._oom_context(line)
@@ -56,9 +58,11 @@ class OomLines:
 
     def _oom_kill(self, line: Line) -> bool:
         """`Killed process 12 (name) total-vm:`, `Kill process 12 (name) score 50 ...`, `reaped process 12 (name)`"""
-        for verb in ("Killed process ", "Kill process ", "reaped process "):
-            _, found, rest = line.text.partition(verb)
-            pid = number(rest) if found else None
+        low = line.text.lower()
+        for verb in _VERBS:
+            at = low.find(verb.lower())
+            rest = line.text[at + len(verb) :] if at >= 0 else ""
+            pid = number(rest) if rest else None
             if pid is not None:
                 break
         else:
@@ -76,10 +80,10 @@ class OomLines:
             record.count += 1
             rss = number(rest.partition("anon-rss:")[2], 18)
             record.fields["rss_bytes"] = record.fields["rss_bytes"] if rss is None else rss * 1024
-            if line.text.startswith("Memory cgroup") and not record.fields["constraint"]:
+            if low.startswith("memory cgroup") and not record.fields["constraint"]:
                 record.fields["constraint"] = "CONSTRAINT_MEMCG"
             self.oom = {}
-        elif known is None and line.text.startswith("Memory cgroup"):
+        elif known is None and low.startswith("memory cgroup"):
             record.fields["constraint"] = "CONSTRAINT_MEMCG"
         return True
 

@@ -14,6 +14,7 @@ from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
 from probes.catalog._net_facts import Mask
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Reason, Seen
+from probes.diagnosis.cpu_waits import waits_of
 from probes.diagnosis.joined_cpus import join
 from probes.diagnosis.looks import order_of
 from probes.diagnosis.quotas import together
@@ -27,11 +28,8 @@ SLEEPY = ("watchdog/", "kworker", "ksoftirqd", "migration/", "rcu_", "kswapd", "
     "top", "ps", "pidstat", "mpstat")  # fmt: skip
 THREAD_NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CALM, LEFT = 5.0, 40.0  # percent of the last 10 s that somebody waited, and of all CPUs' time; judgement
-WAIT_PRESSURE, IDLE = 20.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
 _RANKED = re.compile(r"--(?:local[-_])?rank\b|torchrun|deepspeed|accelerate launch|spawn_main|multiprocessing")
 ALIKE = 2.0  # times the CPU of a rank that is known; judgement
-LATE_WAITS = 20.0  # percent; judgement: on a node with CPUs left nearly every wait is below 1 ms
-RUNNABLE = 1.5  # tasks that want to run, per CPU; judgement
 
 
 @dataclass(slots=True)
@@ -55,34 +53,7 @@ class NodeCpu:
     @property
     def waiting(self) -> list[Reason]:
         """What shows that somebody waits for a CPU here: measured, not guessed from a high load."""
-        found = []
-        if self.pressure is not None and (self.pressure.some_avg10 or 0.0) > WAIT_PRESSURE:
-            says = f"for {self.pressure.some_avg10:g} % of the last 10 s a task waited for a CPU"
-            found.append(Reason(says, self.refs.get("pressure", "")))
-        late = sorted(
-            (one for one in self.runners.values() if one.waits and one.rank is not None),
-            key=lambda one: -(one.delay or 0),
-        )
-        found += [Reason(f"{one.called} {one.delayed}", one.ref) for one in late[:3]]
-        if (self.late_waits or 0.0) > LATE_WAITS:
-            says = f"{self.late_waits:g} % of all waits for a CPU took 4 ms or more"
-            found.append(Reason(says, self.refs.get("late_waits", "")))
-        if self.cpus and (self.runnable or 0) > RUNNABLE * self.cpus:
-            found.append(
-                Reason(f"{self.runnable} tasks want to run on {self.cpus} CPUs", self.refs.get("runnable", ""))
-            )
-        if (
-            not found
-            and self.cpus
-            and self.use is not None
-            and self.use.idle < IDLE
-            and (self.load1 or 0.0) > RUNNABLE * self.cpus
-        ):
-            says = (
-                f"CPUs are idle for {self.use.idle:g} % only, and {self.load1:g} tasks run or wait on {self.cpus} CPUs"
-            )
-            found.append(Reason(says, self.refs.get("use", "")))
-        return found
+        return waits_of(self)
 
     @property
     def has_room(self) -> bool:

@@ -2,7 +2,8 @@
 
 Rows of CSV and of JSON become such lines, and so do states of ports in an exposition (node_exporter's infiniband).
 
-Shape    items_by_node(item, text) -> (node, Item), [] where no part is known
+Shape    items_by_node(item, text) -> (node, Item), [] where no part is known; items_of_rows(item) -> the same of
+         a table that somebody made, which tells of hosts
 Errors   none
 """
 
@@ -12,7 +13,9 @@ import itertools
 import json
 import re
 
+from probes.intake import host_rows
 from probes.intake.first_words import parts_by_first_word
+from probes.intake.hosts import names_a_tool
 from probes.intake.items import HEAD, Item
 from probes.intake.kinds import Known, kind_of
 from probes.intake.names import stem
@@ -72,6 +75,18 @@ def _of_series(text: str) -> dict[str, str]:
         word = word or (f"{one.value * 8 / 1e9:.0f} Gb/sec" if what.startswith("rate") else "")
         mine[key] = f"{mine.get(key, key)} {word}"
     return {node: "\n".join(mine.values()) + "\n" for node, mine in lines.items() if node}
+
+
+def items_of_rows(item: Item) -> list[tuple[str, Item]]:
+    """What no row says the node of, the file's name may."""
+    own = "" if item.inside.parent.name and names_a_tool(stem(item.name)) else stem(item.name)
+    found = []
+    for node, label, text in host_rows.told(item.head.decode("utf-8", "replace").replace("\r\n", "\n")):
+        inside = item.inside.parent / (node or own) / label
+        one = Item(f"{item.ref}: {node or label}"[:1000], inside, text.encode(), mtime=item.mtime)
+        one.seen_at = item.seen_at
+        found.append((node, one))
+    return found
 
 
 def items_by_node(item: Item, text: str) -> list[tuple[str, Item]]:

@@ -46,11 +46,18 @@ _KERNEL_HOST = re.compile(
     r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
     r" ([\w.-]{1,80}) kernel:"
 )
+_BARE_HOST = re.compile(r"^([A-Za-z][\w.-]{1,62}) kernel: ", re.M)  # somebody cut the times away
+_TITLE = re.compile(  # "gpu-07 dmesg:", of who wrote it above
+    r"\A\W{0,4}(?:(?:on|of|node|host) )?([A-Za-z][\w.-]{0,60}\d)[:,]? {0,2}\(?(?:dmesg|kernel log|journalctl|console)\b"
+)
+_NO_HOST = ("the", "from", "my", "linux", "daemon", "user", "warn", "err", "info", "kern")
 
 
 def kernel_host(text: str) -> str:
     """The node that the lines of a kernel log or of a serial console name most often."""
     hosts = _KERNEL_HOST.findall(text[:1_048_576]) or _LOGIN.findall(text[:65_536])
+    hosts = hosts or _TITLE.findall(text.lstrip()[:200])[:1]
+    hosts = hosts or [name for name in _BARE_HOST.findall(text[:65_536]) if name.lower() not in _NO_HOST]
     return max(set(hosts), key=hosts.count) if hosts else ""
 
 

@@ -54,12 +54,12 @@ _SOURCES = (".md", ".rst", ".html", ".py", ".pyc", ".sh", ".yaml", ".yml", ".tom
 _PROGRAMS = (".py", ".patch", ".diff")  # of which a piece may show the fault itself
 _KERNEL = re.compile(
     r"(?:<\d{1,3}>|[a-z]{3,8} {0,6}:[a-z]{3,6} {0,6}: ?)?"  # dmesg -r, dmesg -x
-    r"(?:\[ {0,8}\d{1,9}\.\d{3,6}\]|\[[^\W\d]{1,10}\.? {1,2}\d{0,2}[^\W\d]{1,9}\.? [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
+    r"(?:\[ {0,8}\d{1,9}\.\d{1,6}\](?= )|\[[^\W\d]{1,10}\.? {1,2}\d{0,2}[^\W\d]{1,9}\.? [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{0,80};"
     r"|(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
     r"|(?:[A-Z][a-z]{2} )?\d{4}-\d\d-\d\d[T ]\S{8,32}(?: [A-Z]{3,5})?)"
-    r" \S{1,80} kernel:"
+    r" \S{1,80} kernel:|[A-Za-z][\w.-]{1,62} kernel: "
 )
 _GPU_BLOCK = re.compile(  # of nvidia-smi -q, cut out of it
     r"^GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0\s{0,4}\n {4}[A-Z][^\n:]{2,50}(?: : [^\n]{0,80})?\n", re.M

@@ -20,12 +20,12 @@ from probes.catalog._flight_recorder_decode import Refused
 from probes.core import ParseError, Reading, sections, without_escapes
 from probes.intake import captures, samples
 from probes.intake.brought import Brought, DumpFile
-from probes.intake.by_node import items_by_node
+from probes.intake.by_node import items_by_node, items_of_rows
 from probes.intake.chained import outputs_of
 from probes.intake.files import Given, walk
 from probes.intake.hosts import names_a_tool, told_by
 from probes.intake.items import HEAD, TEXT_BYTES, Item, Unread
-from probes.intake.kinds import Known, kind_of
+from probes.intake.kinds import Known, Other, kind_of
 from probes.intake.logs import guards_in, log_file, unrotated, whole_text
 from probes.intake.many_dumps import dumps_in
 from probes.intake.metric_files import node_files, table_files
@@ -106,6 +106,10 @@ class _Sorter(Reader):
             self.brought.told[item.inside.parent] = host
             return
         known = kind_of(item)
+        if nested <= NESTED and self._own_table(item, known):
+            if isinstance(known, Known):
+                self._log(item, known)
+            return
         if not isinstance(known, Known):
             self._other(item, known.why, nested)
         elif known.kind == "dump":
@@ -131,6 +135,17 @@ class _Sorter(Reader):
         else:
             if not self._log(item, known) and not self._by_node(item, known.text, nested):
                 self._unread(item, NO_FORM)
+
+    def _own_table(self, item: Item, known: Known | Other) -> bool:
+        """Whether it is a table that somebody made, which tells of hosts: then each row was taken in its tool's form.
+        What no tool's form is known of may be one, and so may a log with keys and values."""
+        if isinstance(known, Known) and known.kind != "perhaps a log" or item.binary or len(item.head) == HEAD:
+            return False
+        parts = items_of_rows(item)
+        for node, one in parts:
+            self.brought.named |= {node} - {""}
+            self._take_apart(one, NESTED + 1)
+        return bool(parts)
 
     def _other(self, item: Item, why: str, nested: int) -> None:
         """No evidence as it stands; rows of CSV and JSON may be, by node."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from probes.catalog._kernel_events import OomKill
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
-from probes.diagnosis.job import RankView
+from probes.diagnosis.job import RankView, quoted
+from probes.diagnosis.log_evidence import Said, node_of
 from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.times import ZONES_S, apart, local, times_of
 
 CAUSE = "host.memory_oom_kill"
 KILLED = (-9, 137)
 SAME_S, QUARTER_S = 120.0, 900.0  # judgement: launchers look every second; zones differ by quarters of hours
+_BY_KILL = re.compile(r"killed by signal: Killed|: Killed\b|\bSIGKILL\b")
 TRAINS = ("python", "pt_", "torchrun", "deepspeed", "accelerate", "ray::")
 
 
@@ -28,16 +31,30 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _counted(evidence: Evidence) -> Iterator[Hypothesis]:
     """The control group counted kills, and nothing tells when and of whom."""
-    for seen, finding in evidence.findings("host.oom_counted"):
+    found = list(evidence.findings("host.oom_counted"))
+    for seen, finding in found:
+        # Of several groups that count kills nothing tells in which of them it was.
+        ended = _ended_by_kill(evidence, seen.node) if len({one.node for one, _ in found}) == 1 else []
+        ranks = frozenset(rank for one in ended if (rank := one[0].rank) is not None)
         yield Hypothesis(
             CAUSE,
             {"node": seen.node} if seen.node else {},
             f"On {seen.node or 'a node'} {finding.says}",
-            (Reason(finding.says, seen.ref),),
-            ("oom_counted",),
+            (Reason(finding.says, seen.ref), *(quoted(*one) for one in ended[:2])),
+            ("oom_counted", "killed_beside") if ended else ("oom_counted",),
             would_change=("the kernel log of the node: which process it was, and when",),
-            nodes=frozenset({seen.node}) if seen.node else frozenset(),
+            ranks=ranks | frozenset(about for one in ended for about in one[0].about),
+            nodes=frozenset({seen.node} | {"" for _ in ended}) if seen.node else frozenset(),
         )
+
+
+def _ended_by_kill(evidence: Evidence, node: str) -> list[Said]:
+    """Ranks or loader workers there, or of no known node, that SIGKILL ended."""
+    told = evidence.job.said("loader_killed", "torchrun_failure", "fatal_signal", "scheduler_kill")
+    return [
+        one for one in told
+        if (one[0].code in KILLED or _BY_KILL.search(one[0].text)) and node_of(evidence, one) in (node, "")
+    ]  # fmt: skip
 
 
 def _kills(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -28,6 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             (Reason(finding.says, seen.ref), *(quoted(*one) for one in ended[:2])),
             (SIGNALS[finding.code], "bus_error_beside") if ended else (SIGNALS[finding.code],),
             would_change=("room in it at a second look",),
+            ranks=frozenset(rank for one in ended if (rank := one[0].rank) is not None),
             nodes=frozenset({seen.node, *(node_of(evidence, one) for one in ended)}),
         )
     yield from told(evidence, _says, CAUSE, "/dev/shm has no room", "shm_full_told")
@@ -35,8 +36,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _bus_errors(evidence: Evidence, node: str) -> list[Said]:
     """Processes there, or of no known node, that ended by SIGBUS: as who touches a page of it that finds no room."""
-    ends = evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill")
-    return [one for one in ends if one[0].code in (-7, 135) and node_of(evidence, one) in (node, "")]
+    ends = evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill", "loader_killed")
+    return [
+        one
+        for one in ends
+        if (one[0].code in (-7, 135) or "signal: Bus error" in one[0].text) and node_of(evidence, one) in (node, "")
+    ]
 
 
 def _says(event: LogEvent) -> bool:

@@ -20,7 +20,8 @@ _UP = re.compile(
     r"(?:(\d{1,2}):(\d\d)|(\d{1,3}) (?:min|hr|sec)\w{0,4}),"
 )
 _PRETTY = re.compile(
-    r"up (?:(\d{1,4}) weeks?)?,? ?(?:(\d{1,6}) days?)?,? ?(?:(\d{1,3}) hours?)?,? ?(?:(\d{1,3}) minutes?)?\s{0,4}"
+    r"(?:up(?:time)?:? )(?:(\d{1,4}) weeks?)?,? ?(?:(\d{1,6}) ?d(?:ays?)?)?,? ?(?:(\d{1,3}) ?h(?:(?:ou)?rs?)?)?"
+    r",? ?(?:(\d{1,3}) ?m(?:in(?:ute)?s?)?|(\d{1,2}):(\d\d))?\s{0,4}"
 )
 _SINCE = re.compile(r"\s{0,4}(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s{0,4}")
 _WHO = re.compile(
@@ -90,8 +91,8 @@ def read(text: str) -> Boots:
         elif found := _SINCE.fullmatch(line):
             booted += _at(found[1], "%Y-%m-%d %H:%M:%S")
         elif (found := _PRETTY.fullmatch(line.strip())) and any(found.groups()):
-            weeks, days, hours, minutes = (int(part or 0) for part in found.groups())
-            uptime = weeks * 604_800.0 + days * 86_400 + hours * 3600 + minutes * 60
+            weeks, days, hours, minutes, clock, past = (int(part or 0) for part in found.groups())
+            uptime = weeks * 604_800.0 + days * 86_400 + (hours + clock) * 3600 + (minutes + past) * 60
     if not booted and uptime is None:
         raise ParseError("expected uptime, who -b, last reboot or journalctl --list-boots, found no such line")
     booted.sort(reverse=True)

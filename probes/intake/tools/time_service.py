@@ -32,6 +32,11 @@ _CSV = re.compile(
 )
 _ZONED = re.compile(r"\b(?:UTC|GMT)\b|\dZ$|[+-]\d\d:?\d\d$|^1\d{9}(?:\.\d{1,9})?$")
 _SYSTEM = re.compile(r"^System time\s{1,8}: (\d{1,12}\.\d{1,12}) seconds (slow|fast) of NTP time", re.M)
+_RETYPED = re.compile(  # without its columns
+    r"^\W{0,4}(?:system (?:time|clock)|last offset|clock|time|offset)\s{0,8}(?:[:=]|is)\s{0,8}"
+    r"(?:off by )?(\d{1,12}(?:\.\d{1,12})?)\s?(s(?:ec(?:onds?)?)?|ms|min(?:utes?)?) (slow|fast|behind|ahead)\b",
+    re.M | re.I,
+)
 _HEAD = re.compile(r"^Reference ID\s{1,8}: ", re.M)
 _SERVER = re.compile(
     r"^server \S{1,80}, stratum \d{1,2}, offset ([+-]?\d{1,12}\.\d{1,9}), delay"
@@ -40,6 +45,7 @@ _SERVER = re.compile(
     re.M,
 )
 _TIMESYNC = re.compile(r"^\s{0,16}Server: \S[^\0]{0,600}?^\s{0,16}Offset: ([+-]?)([\d.a-z ]{1,60})$", re.M)
+BEHIND = ("slow", "behind")
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(us|ms|min|s|h|d)")
 _SPANS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -52,6 +58,8 @@ def _fits(head: str, name: str) -> bool:
     if _CSV.match(text.lstrip()):
         return True
     if _HEAD.search(text[:2000]) or "MS Name/IP address" in text[:2000] or _TIMESYNC.search(text[:2000]):
+        return True
+    if _RETYPED.search(text[:2000]) and text[:2000].count("\n") <= 24:
         return True
     if _SERVER.search(text[:2000]) or _SYSTEM.match(text.lstrip()):
         return True
@@ -87,6 +95,10 @@ def _told(text: str) -> Clock:
         return Clock(None, None, None, "timesyncd", None, behind if synced[1] == "-" else -behind)
     if (system := _SYSTEM.match(body)) is not None:  # `chronyc tracking | grep "System time"`
         return Clock(None, None, None, "chrony", None, float(system[1]) * (-1 if system[2] == "slow" else 1))
+    if (off := _RETYPED.search(body[:2000])) is not None:
+        scale = {"m": 60.0, "s": 1.0}["m" if off[2].lower().startswith("min") else "s"]
+        scale = 1e-3 if off[2].lower() == "ms" else scale
+        return Clock(None, None, None, "chrony", None, float(off[1]) * scale * (-1 if off[3].lower() in BEHIND else 1))
     if (asked := _SERVER.search(body)) is not None:
         return Clock(None, None, None, "ntpdate", None, -float(next(part for part in asked.groups() if part)))
     if body.startswith("associd=0"):
