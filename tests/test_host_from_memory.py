@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from probes.catalog._process_extract import extracts_of
+from probes.catalog._stack_text import stacks_of
 from probes.explain import explain
 from probes.intake import host_rows
 from probes.intake.logs import guards_in
-from probes.intake.tools import boots, experiments, perf_report, process_status, process_table, time_service
+from probes.intake.retyped_stacks import as_py_spy
+from probes.intake.tools import boots, cuda_calls, experiments, perf_report, process_status, process_table, time_service
 
 
 def cause(folder: Path, **files: str) -> tuple[str, dict[str, str | int]]:
@@ -159,7 +161,7 @@ def test_of_two_columns_of_kills_what_came_between_them_counts() -> None:
     ],
 )
 def test_other_text_is_no_table_of_hosts(text: str) -> None:
-    assert host_rows.told(text) == []
+    assert {label for _, label, _ in host_rows.told(text)} <= {"table.csv"}
 
 
 def test_a_caption_tells_the_node_and_its_cores_where_rows_are_of_ranks() -> None:
@@ -263,3 +265,58 @@ def test_pods_that_count_throttling_are_the_nodes_on_which_they_run(tmp_path: Pa
     counts = "job-0: nr_periods 41000 nr_throttled 9\njob-1: nr_periods 41000 nr_throttled 39000\n"
     found = cause(tmp_path, pods__txt=pods, stat__txt=counts)
     assert (found[0], found[1]["node"]) == ("cpu.quota_throttled", "w2")
+
+
+# Stacks and profiles as somebody wrote them down
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rank 0 pid 41\nMainThread (idle)\n  wait (threading.py:324)\n  get (queue.py:180)\n  step (train.py:88)\n",
+        'Thread 41 "MainThread" idle:\n threading.py:324 in wait\n queue.py:180 in get\n train.py:88 in step\n',
+        "<module> (train.py:120)\nstep (train.py:88)\nget (queue.py:180)\nwait (threading.py:324)\n",
+    ],
+)
+def test_stacks_in_any_layout_are_those_of_py_spy(text: str) -> None:
+    (process,) = stacks_of(as_py_spy(text))
+    assert process.main is not None
+    assert [frame.short for frame in process.main.frames][:3] == [
+        "wait (threading.py:324)", "get (queue.py:180)", "step (train.py:88)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "INFO train.py:88 step 1 loss 2.0\nINFO train.py:88 step 2 loss 1.9\nINFO train.py:88 step 3 loss 1.8\n",
+        "see train.py:88\n",
+        "wait (threading.py:324)\nthe rest scrolled away\nnobody knows\nmore\n",
+    ],
+)
+def test_a_log_with_places_in_it_is_no_stack(text: str) -> None:
+    assert as_py_spy(text) == ""
+
+
+def test_who_holds_the_lock_is_kept() -> None:
+    text = (
+        "MainThread (idle)\n  forward (model.py:4)\n  step (train.py:8)\nwriter [active+gil]\n  dumps (json/x.py:2)\n"
+    )
+    (process,) = stacks_of(as_py_spy(text))
+    assert process.holder is not None and process.holder.name == "writer"
+
+
+def test_calls_of_cuda_written_down_by_share_are_read() -> None:
+    text = "cudaStreamSynchronize 68.1 % 21.2 s 88121 calls\ncudaMemcpyAsync 12.2 % 3.8 s 90112 calls\n"
+    text += "cudaLaunchKernel 11.1 % 3.4 s 811220 calls\n"
+    told = cuda_calls.read(text)
+    assert (told.sync_ns, told.syncs, told.launches) == (21_200_000_000, 88121, 811220)
+    assert not cuda_calls.TOOL.fits("cudaStreamSynchronize took 68 % here\nwhy?\nwho knows\n", "n.txt")
+
+
+def test_a_report_of_perf_in_markdown_is_one() -> None:
+    text = "| symbol | object | % |\n|---|---|---|\n| _PyEval_EvalFrameDefault | libpython3.11.so | 46.1 |\n"
+    ((_, label, rows),) = host_rows.told(text)
+    assert label == "perf"
+    assert perf_report.read(rows).rows == 1

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from probes.intake.names import is_address, is_host
-from probes.intake.own_tables import Table, table_in
+from probes.intake.own_tables import Table, as_csv, table_in
 
 Told = tuple[str, str, str]
 _NODE = re.compile(r"(?:node|host|machine|server|instance|pod|worker|box|vm)(?:[ _]?name)?|name", re.I)
@@ -50,7 +50,7 @@ def told(text: str) -> list[Told]:
     for reader in _READERS:
         found += [(nodes[at], label, f"{line}\n") for at, label, line in reader(table)]
     if not found:
-        return []
+        return [(alone, "table.csv", as_csv(table))] if text.lstrip()[:1] == "|" or "\n|" in text else []
     found += [
         (name, "nproc", f"{cores[1]}\n") for name in dict.fromkeys(nodes) if (cores := _CORES.search(table.above))
     ]
@@ -61,7 +61,11 @@ def told(text: str) -> list[Told]:
     return [(name, label, lines) for (name, label), lines in joined.items()]
 
 
-_HEADS = {"df": "Filesystem Size Used Avail Use% Mounted on", "ps": "PID %CPU NLWP COMMAND"}
+_HEADS = {
+    "perf": "# Overhead  Command  Shared Object  Symbol",
+    "df": "Filesystem Size Used Avail Use% Mounted on",
+    "ps": "PID %CPU NLWP COMMAND",
+}
 Rows = Iterator[tuple[int, str, str]]
 
 
@@ -222,6 +226,18 @@ def _processes(table: Table) -> Rows:
             yield at, f"env_rank{rank}" if rank else "env", f"{of}{told_}"
 
 
+def _samples(table: Table) -> Rows:
+    """A report of perf: shares of functions, and the library of each."""
+    symbols, objects = (
+        _columns(table, r"symbol|function|frame"),
+        _columns(table, r"(?:shared[ _])?object|dso|library|lib|module"),
+    )
+    shares = _columns(table, r"%|overhead|self(?:[ _]?%)?|share|percent|pct|samples ?%?")
+    for at, row in enumerate(table.rows) if symbols and objects and shares else ():
+        if share := re.fullmatch(r"(\d{1,3}(?:\.\d{1,2})?) ?%?", row[shares[0]]):
+            yield at, "perf", f"    {float(share[1]):.2f}%  python  {row[objects[0]]}  [.] {row[symbols[0]]}"
+
+
 _PACE = re.compile(
     r"(?i)(?:throughput|speed|rate|pace|step[ _]?time|time|samples|imgs?|images|tokens|it|steps|s|ms|sec)?"
     r"[ _]{0,2}((?:samples?|imgs?|images|tok(?:en)?s?|it|steps?|seqs?|rows)\s?/\s?s(?:ec)?"
@@ -247,5 +263,5 @@ def _tried(table: Table) -> Rows:
 
 
 _READERS: tuple[Callable[[Table], Rows], ...] = (
-    _kills, _space, _memory_errors, _uptimes, _clocks, _versions, _quotas, _processes, _tried,
+    _kills, _space, _memory_errors, _uptimes, _clocks, _versions, _quotas, _processes, _samples, _tried,
 )  # fmt: skip

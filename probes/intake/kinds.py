@@ -23,6 +23,7 @@ from probes.intake.exported_logs import lines_in, lines_of_rows
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
 from probes.intake.metrics import is_metrics
 from probes.intake.rank_series import times_of_ranks
+from probes.intake.retyped_stacks import as_py_spy
 from probes.intake.tables import steps_in
 from probes.intake.tools import Tool, beside, environment, network_policy, tool_of
 
@@ -220,6 +221,8 @@ def _of_text(text: str, name: str) -> Known | Other:
     for mark, why in _TOOLS:
         if body.startswith(mark) or f"\n{mark}" in head[:4096]:
             return Other(why)
+    if spied := as_py_spy(text):
+        return Known("stacks", spied)
     return _lines(text, head, name)
 
 

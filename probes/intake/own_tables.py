@@ -52,6 +52,28 @@ def table_in(text: str) -> Table | None:
     return _by_cells(bare) or _by_keys(bare)
 
 
+_WITH_UNIT = re.compile(r"([+-]?\d{1,12}(?:\.\d{1,9})?) ?(ns|us|µs|ms|s|sec)")
+
+
+def as_csv(table: Table) -> str:
+    """With the unit of its cells in a column's name, where they have one and the same."""
+    names, columns = [], []
+    for at, name in enumerate(table.names):
+        found = [_WITH_UNIT.fullmatch(cell) for cell in table.cells(at)]
+        units = {one[2] if one else "" for one in found}
+        unit = next(iter(units)) if len(units) == 1 else ""
+        columns.append(
+            [
+                one[1] if one and unit else cell.replace(",", " ")
+                for one, cell in zip(found, table.cells(at), strict=True)
+            ]
+        )
+        bare = re.sub(r"\W+", "_", name.lower()).strip("_")
+        names.append("_".join(part for part in (bare, unit or table.units[at]) if part))
+    rows = zip(*columns, strict=True)
+    return "\n".join(",".join(row) for row in (names, *rows)) + "\n"
+
+
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]], above: Sequence[str] = ()) -> Table | None:
     if not 2 <= len(names) <= MOST_COLUMNS or not rows:
         return None

@@ -35,9 +35,41 @@ SYNC = re.compile(
 )
 COPY = re.compile(r"(?:cuda|cu|hip)Memcpy\w{0,30}")
 LAUNCH = re.compile(r"(?:cuda|cu|hip)LaunchKernel\w{0,12}|(?:cuda|cu|hip)GraphLaunch\w{0,12}")
+# As somebody writes them down: the call, its share, its time and how often, in any order.
+_CALL = re.compile(
+    r"(?<![\w.])((?:cuda|hip)[A-Z]\w{3,60}|cu(?:Stream|Ctx|Event|Launch|Memcpy)\w{1,60}|aten::(?:item|_local_scalar_dense))"
+)
+_SHARE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3})?) ?%")
+_OFTEN = re.compile(r"(?<![\w.])(\d{1,12}) ?(?:calls|times|x)\b|(?<![\w.,:])(\d{2,12})\s{0,4}\|?\s{0,4}$", re.I)
+LEAST_CALLS = 3  # judgement: a table of them, no remark on one
+
+
+def _retyped(text: str) -> list[tuple[str, float, int]]:
+    """Of each call its time, or where that is not told its share."""
+    found: dict[str, tuple[float | None, float, int]] = {}
+    lines = [line for line in lines_of(text[:65_536], 600) if line.strip()]
+    for line in lines:
+        named = _CALL.search(line)
+        if named is None or not (share := _SHARE.search(line)):
+            continue
+        times = [float(one[1]) * _NS[one[2]] for one in _SPENT.finditer(line)]
+        often = _OFTEN.search(line)
+        count = int(next(part for part in often.groups() if part)) if often else 0
+        found.setdefault(named[1], (times[0] if times else None, float(share[1]), count))
+    if len(found) < LEAST_CALLS or 2 * len(found) < len(lines):
+        return []
+    timed = all(one[0] is not None for one in found.values())
+    # Of torch's operators their own time is little: what they wait in is a call of CUDA beside them.
+    rows = {name: one for name, one in found.items() if not name.startswith("aten::")} or found
+    return [(name, (one[0] or 0.0) if timed else one[1] * 1e7, one[2]) for name, one in rows.items()]
+
+
+_SPENT = re.compile(r"(?<![\w.])(\d{1,12}(?:\.\d{1,6})?) ?(ns|us|μs|ms|s)(?=[\s,;|]|$)")
 
 
 def fits(head: str, name: str) -> bool:
+    if _retyped(head):
+        return True
     if not mentions(head, ("self cpu", "time(%)", "time (%)")):
         return False
     if _TORCH.search(head):
@@ -49,6 +81,7 @@ def fits(head: str, name: str) -> bool:
 
 def read(text: str) -> CudaCalls:
     rows = list(_torch_rows(text)) if _TORCH.search(text[:262_144]) else list(_nsys_rows(text))
+    rows = rows or _retyped(text)
     calls: dict[str, tuple[float, int]] = {}
     for name, spent, count in rows:
         kind = next((key for key, pattern in _KINDS if pattern.fullmatch(name)), "other")

@@ -17,12 +17,13 @@ from probes.core import clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
 
-_HEAD = re.compile(r"^\s{0,4}%Own\s{1,6}%Total\s{1,6}OwnTime\s{1,6}TotalTime\s{1,6}Function", re.M)
+_HEAD = re.compile(r"^\s{0,6}%Own\s{1,6}%Total\s{1,6}OwnTime\s{1,6}TotalTime\s{1,6}Function", re.M)
 _ROW = re.compile(
-    r"^\s{0,6}(\d{1,3}\.\d{1,2})%\s{1,8}(\d{1,3}\.\d{1,2})%\s{1,8}(\d{1,9}\.\d{1,3})s\s{1,8}(\d{1,9}\.\d{1,3})s\s{1,8}(\S.{0,300})$"
+    r"^\s{0,6}(\d{1,3}(?:\.\d{1,2})?)%\s{1,8}(\d{1,3}(?:\.\d{1,2})?)%\s{1,8}(\d{1,9}\.\d{1,3})s\s{1,8}(\d{1,9}\.\d{1,3})s\s{1,8}(\S.{0,300})$"
 )
-_STATE = re.compile(r"GIL: (\d{1,4}\.\d{1,2})%, Active: (\d{1,6}\.\d{1,2})%, Threads: (\d{1,5})")
+_STATE = re.compile(r"GIL: (\d{1,4}(?:\.\d{1,2})?)%, Active: (\d{1,6}(?:\.\d{1,2})?)%, Threads: (\d{1,5})")
 _SAMPLES = re.compile(r"Total Samples (\d{1,9})")
+_THREADS_OWN = ("_pin_memory_loop", "do_one_step (torch/utils/data")  # what only the pin thread runs
 SATURATED, SEVERAL = 90.0, 150.0  # percent: the lock is never free, and more than one thread wants to run; judgement
 
 
@@ -43,7 +44,7 @@ def read(text: str) -> Profile:
         share = max((total for _, total, name in rows if any(mark in name for mark in marks)), default=0.0)
         return round(samples * min(share, 100.0) / 100)
 
-    beside = count((*THREAD, "run (threading.py"))
+    beside = count((*THREAD, "run (threading.py", *_THREADS_OWN))
     lock = is_of_lock(text) or (float(state[-1][0]) >= SATURATED and float(state[-1][1]) >= SEVERAL)
     busiest = max(rows, key=lambda row: row[0])[2] if rows else ""
     return Profile(
