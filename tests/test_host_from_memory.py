@@ -9,10 +9,17 @@ import pytest
 from probes.catalog._process_extract import extracts_of
 from probes.catalog._stack_text import stacks_of
 from probes.explain import explain
-from probes.intake import host_rows
 from probes.intake.logs import guards_in
 from probes.intake.retyped_stacks import as_py_spy
-from probes.intake.tools import boots, cuda_calls, experiments, perf_report, process_status, process_table, time_service
+from probes.intake.tools import (
+    boots,
+    clock_lines,
+    cuda_calls,
+    perf_report,
+    process_status,
+    process_table,
+    time_service,
+)
 
 
 def cause(folder: Path, **files: str) -> tuple[str, dict[str, str | int]]:
@@ -118,118 +125,6 @@ def test_one_look_at_a_process_of_no_known_rank_says_little_of_call_backs(tmp_pa
     assert 0.0 < one.probability < 0.5
 
 
-# Tables that people make
-
-
-def verdict(folder: Path, text: str, name: str = "table.md") -> tuple[str, object]:
-    (folder / name).write_text(text)
-    first = explain([folder]).diagnosis.verdict.hypothesis
-    return first.cause, first.subject.get("node")
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("| node | oom_kill before | oom_kill now |\n|---|---|---|\n| k1 | 2 | 2 |\n| k2 | 0 | 3 |\n", "memory.events"),
-        ("host   mount    used  free\nk1     /local   61%   1T\nk2     /local   100%  0\n", "df"),
-        ("k1 /local used=61% free=1T\nk2 /local used=100% free=0\n", "df"),
-        ("node,ce_count,ue_count\nk1,0,0\nk2,4,2\n", "edac"),
-        ('[{"host": "k1", "uptime": "41 days"}, {"host": "k2", "uptime": "12 min"}]', "uptime"),
-        ("server; clock offset (ms)\nk1; 0.4\nk2; -81000\n", "clock"),
-        ("node  driver      nccl\nk1    550.90.07   2.21.5\nk2    535.161.08  2.21.5\n", "versions"),
-        ("| pod | cpu limit | throttled |\n|---|---|---|\n| k1 | 8 | 0% |\n| k2 | 8 | 91% |\n", "cpu.stat"),
-    ],
-)
-def test_rows_of_own_tables_are_what_each_node_would_have_told(text: str, told: str) -> None:
-    assert {(node, label) for node, label, _ in host_rows.told(text)} == {("k1", told), ("k2", told)}
-
-
-def test_of_two_columns_of_kills_what_came_between_them_counts() -> None:
-    text = "| node | oom_kill before | oom_kill now |\n|---|---|---|\n| k1 | 2 | 2 |\n| k2 | 1 | 3 |\n"
-    assert {node: lines.split()[-1] for node, _, lines in host_rows.told(text)} == {"k1": "0", "k2": "2"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "the node w1 was full\nand so was w2, said lin\n",
-        "rank,step,loss\n0,1,2.4\n1,1,2.4\n",
-        "| gpu | ecc corrected | uncorrected |\n|---|---|---|\n| 0 | 0 | 2 |\n| 1 | 0 | 0 |\n",
-        "a=1\n",
-        "{",
-        "",
-    ],
-)
-def test_other_text_is_no_table_of_hosts(text: str) -> None:
-    assert {label for _, label, _ in host_rows.told(text)} <= {"table.csv"}
-
-
-def test_a_caption_tells_the_node_and_its_cores_where_rows_are_of_ranks() -> None:
-    text = (
-        "gpu-3, 96 cores\n\n| rank | pid | threads | OMP_NUM_THREADS |\n|---|---|---|---|\n| 0 | 41 | 108 | unset |\n"
-    )
-    told = {label: (node, lines) for node, label, lines in host_rows.told(text)}
-    assert told["nproc"] == ("gpu-3", "96\n")
-    assert told["ps"] == ("gpu-3", "PID %CPU NLWP COMMAND\n41 0 108 python3 --rank=0\n")
-
-
-def test_a_table_says_whose_disk_is_full(tmp_path: Path) -> None:
-    text = (
-        "| host | mount | used |\n|---|---|---|\n| w1 | /local | 61% |\n| w2 | /local | 60% |\n| w3 | /local | 100% |\n"
-    )
-    (tmp_path / "run.log").write_text("step 1 loss 2.0\nOSError: [Errno 28] No space left on device\n")
-    assert verdict(tmp_path, text) == ("host.disk_full", "w3")
-
-
-def test_a_table_in_which_nothing_is_full_says_nothing(tmp_path: Path) -> None:
-    text = "| host | mount | used |\n|---|---|---|\n| w1 | /local | 61% |\n| w2 | /local | 92% |\n"
-    assert verdict(tmp_path, text)[0] in ("none", "unknown")
-
-
-# What somebody tried
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("OMP_NUM_THREADS=64: 31 it/s\nOMP_NUM_THREADS=8: 200 it/s\n", "threads"),
-        ("num_workers=2 1.9 s/step\nsynthetic data 0.4 s/step\n", "loader"),
-        ("cpu limit 4: 0.1 it/s, no limit: 0.9\n", "quota"),
-        ("with taskset -c 0-3: 9.1 s/step, without: 1.2\n", "binding"),
-        ("loss.item() every step: 410 ms/step; no .item(): 190 ms/step\n", "synchronising"),
-        ("pin_memory=True 0.9 s/step vs pin_memory=False 0.3 s/step\n", "lock"),
-        ("step time 3.2 s\nstep time 0.8 s after kill of clamscan\n", "other program"),
-    ],
-)
-def test_two_runs_that_differ_in_a_setting_tell_which_of_it_is_slow(text: str, kind: str) -> None:
-    assert experiments.TOOL.fits(text, "ab.txt")
-    assert [one.kind for one in experiments.read(text).trials] == [kind]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "OMP_NUM_THREADS=64: 200 it/s\nOMP_NUM_THREADS=8: 31 it/s\n",  # fewer are slower
-        "num_workers=2 1.9 s/step\nnum_workers=8 1.8 s/step\n",  # the same
-        "num_workers=2 1.9 s/step\n",
-        "step 1 3.2 s/step\nstep 2 0.4 s/step\n",
-    ],
-)
-def test_runs_that_differ_in_nothing_that_counts_tell_nothing(text: str) -> None:
-    assert experiments.trials(text) == []
-
-
-def test_what_was_tried_is_never_sure_by_itself(tmp_path: Path) -> None:
-    for text in (
-        "num_workers=0: 41 samples/s\nnum_workers=8: 300 samples/s\n",
-        "with .item(): 41 it/s\nno .item(): 300 it/s\n",
-    ):
-        (tmp_path / "ab.txt").write_text(text)
-        first = explain([tmp_path]).diagnosis.verdict
-        assert first.hypothesis.cause.startswith("cpu.")
-        assert first.probability < 0.8
-
-
 # Lines as somebody remembers them
 
 
@@ -315,8 +210,27 @@ def test_calls_of_cuda_written_down_by_share_are_read() -> None:
     assert not cuda_calls.TOOL.fits("cudaStreamSynchronize took 68 % here\nwhy?\nwho knows\n", "n.txt")
 
 
-def test_a_report_of_perf_in_markdown_is_one() -> None:
-    text = "| symbol | object | % |\n|---|---|---|\n| _PyEval_EvalFrameDefault | libpython3.11.so | 46.1 |\n"
-    ((_, label, rows),) = host_rows.told(text)
-    assert label == "perf"
-    assert perf_report.read(rows).rows == 1
+def test_a_title_says_of_what_and_in_which_unit_the_lines_below_are() -> None:
+    told = clock_lines.by_node("offset (ms) by host\nn1 0.2\nn2 -0.1\nn3 -61233.0\n")
+    assert {node: one.service_offset_s for node, one in told.items()} == pytest.approx(
+        {"n1": 0.0002, "n2": -0.0001, "n3": -61.233}
+    )
+    assert not clock_lines.TOOL.fits("loss (ms) by host\nn1 0.2\nn2 -0.1\n", "x.txt")
+
+
+def test_pythons_own_profiler_tells_of_methods_that_wait_for_the_device() -> None:
+    text = (
+        "ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n"
+        " 41000   61.212    0.001   61.212    0.001 {method 'item' of 'torch._C.TensorBase' objects}\n"
+        "   100    9.112    0.091    9.112    0.091 {method 'run_backward' of 'torch._C._EngineBase' objects}\n"
+        "   100    0.812    0.008   81.112    0.811 train.py:88(step)\n"
+    )
+    told = cuda_calls.read(text)
+    assert (told.sync_ns, told.syncs) == (61_212_000_000, 41_000)
+
+
+def test_several_looks_at_a_process_of_no_known_rank_count_together(tmp_path: Path) -> None:
+    for one in range(3):
+        (tmp_path / f"d{one}.txt").write_text(DUMP.replace("filters.py:17", f"filters.py:{17 + one}"))
+    first = explain([tmp_path]).diagnosis.verdict.hypothesis
+    assert (first.cause, first.signals) == ("cpu.native_callback", ("callbacks_in_looks",))

@@ -79,7 +79,8 @@ def _of_series(text: str) -> dict[str, str]:
 
 def items_of_rows(item: Item) -> list[tuple[str, Item]]:
     """What no row says the node of, the file's name may."""
-    own = "" if item.inside.parent.name and names_a_tool(stem(item.name)) else stem(item.name)
+    name = re.sub(r"\.(?:md|csv|tsv)$", "", stem(item.name), flags=re.I)
+    own = "" if item.inside.parent.name and names_a_tool(name) else name
     found = []
     for node, label, text in host_rows.told(item.head.decode("utf-8", "replace").replace("\r\n", "\n")):
         inside = item.inside.parent / (node or own) / label

@@ -19,9 +19,13 @@ Told = tuple[str, str, str]
 _NODE = re.compile(r"(?:node|host|machine|server|instance|pod|worker|box|vm)(?:[ _]?name)?|name", re.I)
 _RANK = re.compile(r"(?:global[ _])?rank", re.I)
 _IN_CAPTION = re.compile(
-    r"(?:^|\b(?:on|node|host)[ :=]{1,3})([a-z][a-z0-9-]{0,40}\d[\w.-]{0,20}?)(?=[\s,;:(]|$)", re.I | re.M
+    r"(?:^|[,;] |\b(?:on|node|host)[ :=]{1,3})([a-z][a-z0-9-]{0,40}\d[\w.-]{0,20}?)(?=[\s,;:(]|$)", re.I | re.M
 )
-_CORES = re.compile(r"\b(\d{1,4})\s{0,2}(?:physical |logical )?(?:cores|cpus|vcpus|threads per node)\b", re.I)
+_CORES = re.compile(
+    r"\b(?:cores|cpus)[=:] ?(?=\d)(\d{1,4})\b"
+    r"|\b(\d{1,4})\s{0,2}(?:physical |logical )?(?:cores|cpus|vcpus|threads per node)\b",
+    re.I,
+)
 _PERCENT = re.compile(r"(\d{1,3})(?:\.\d{1,3})?\s?%")
 _SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s?([KMGTP])(?:i?B)?", re.I)
 _WHOLE = re.compile(r"\d{1,15}")
@@ -52,7 +56,9 @@ def told(text: str) -> list[Told]:
     if not found:
         return [(alone, "table.csv", as_csv(table))] if text.lstrip()[:1] == "|" or "\n|" in text else []
     found += [
-        (name, "nproc", f"{cores[1]}\n") for name in dict.fromkeys(nodes) if (cores := _CORES.search(table.above))
+        (name, "nproc", f"{cores[1] or cores[2]}\n")
+        for name in dict.fromkeys(nodes)
+        if (cores := _CORES.search(table.above))
     ]
     joined: dict[tuple[str, str], str] = {}
     for name, label, line in found:
@@ -62,6 +68,7 @@ def told(text: str) -> list[Told]:
 
 
 _HEADS = {
+    "df-i": "Filesystem Inodes IUsed IFree IUse% Mounted on",
     "perf": "# Overhead  Command  Shared Object  Symbol",
     "df": "Filesystem Size Used Avail Use% Mounted on",
     "ps": "PID %CPU NLWP COMMAND",
@@ -89,6 +96,9 @@ def _space(table: Table) -> Rows:
     used = _columns(
         table, r"(?:disk[ _]|space[ _])?(?:use[d%]?|usage|pcent|percent|pct|full|fill)[ _]?(?:%|pct|percent)?"
     )
+    more = _columns(table, r"(?:i-?nodes?|iuse)(?:[ _](?:used?|use|usage|full))?[ _]?%?")
+    inodes = bool(more)
+    used = more or used
     shm = [at for at in _columns(table, r"(?:/dev/)?shm[ _]?\w{0,8}[ _%]{0,3}") if "size" not in table.names[at]]
     of_shm = [at for at in [*shm, *used] if any(_PERCENT.fullmatch(cell) for cell in table.cells(at))]
     paths = [
@@ -98,7 +108,9 @@ def _space(table: Table) -> Rows:
     for at, row in enumerate(table.rows):
         size = next((row[one].replace(" ", "") for one in sizes if _SIZE.fullmatch(row[one])), "-").rstrip("iB")
         share = next((one for one in (row[place] for place in used) if _PERCENT.fullmatch(one)), "")
-        if mounts and share and row[mounts[0]].startswith("/"):
+        if mounts and share and inodes and row[mounts[0]].startswith("/"):
+            yield at, "df-i", _df("-", share, row[mounts[0]].split()[0])
+        elif mounts and share and row[mounts[0]].startswith("/"):
             yield at, "df", _df(size, share, row[mounts[0]].split()[0])
         elif shm and (share := next((row[one] for one in of_shm if _PERCENT.fullmatch(row[one])), "")):
             yield at, "df", _df(size, share, "/dev/shm")
@@ -177,12 +189,14 @@ def _versions(table: Table) -> Rows:
 
 
 def _quotas(table: Table) -> Rows:
-    shares = _columns(table, r"(?:cpu[ _])?throttl\w{2,4}(?:[ _](?:periods?|share|pct|percent|ratio))?(?:[ _]?%)?")
-    limits = _columns(table, r"(?:cpu[ _]?)(?:limit|quota|max)s?|limit|quota")
+    shares = _columns(table, r"(?:cpu[ _])?throttl\w{2,4}(?:[ _](?:periods?|share|pct|percent|ratio)){0,2}(?:[ _]?%)?")
+    limits = _columns(table, r"(?:cpu[ _]?)(?:limit|quota|max)s?(?:[ _](?:cores|cpus))?|limit|quota")
     for at, row in enumerate(table.rows):
         for one in shares:
             share = re.fullmatch(r"(\d{1,3}(?:\.\d{1,3})?) ?%?", row[one])
-            if share is None or not (row[one].endswith("%") or "%" in table.names[one] + table.units[one]):
+            if share is None or not (
+                row[one].endswith("%") or re.search("%|pct|percent", table.names[one] + table.units[one])
+            ):
                 continue
             limit = next(
                 (found[1] for place in limits if (found := re.fullmatch(r"(\d{1,4})(?: cpus?| cores?)?", row[place]))),
@@ -203,6 +217,11 @@ def _processes(table: Table) -> Rows:
     )
     called = _columns(table, r"comm(?:and)?|cmd|process|program|name|args")
     asked = _columns(table, r"OMP(?:_NUM_THREADS)?|torch\.get_num_threads\(\)|(?:intra[ _]op|torch)[ _]threads")
+    times = {
+        name.lower(): at
+        for at, name in enumerate(table.names)
+        if re.fullmatch(r"(?i)(?:run|ran|wait|waited)_(?:ms|ns)", name)
+    }
     if not (ranks or pids) or not (cpu or threads or masks or asked):
         return
     for at, row in enumerate(table.rows):
@@ -217,9 +236,14 @@ def _processes(table: Table) -> Rows:
         many = next((row[one] for one in threads if _WHOLE.fullmatch(row[one])), "")
         if share or many:
             yield at, "ps", f"{pid} {share or 0} {many or 1} {name}"
+        spent = [f"{key}={row[one]}" for key, one in times.items() if _WHOLE.fullmatch(row[one])]
         mask = next((row[one] for one in masks if _MASK.fullmatch(row[one])), "")
         if mask:
-            yield at, "masks", f"{pid} comm={name.split()[0]} {f'rank={rank} ' if rank else ''}mask={mask}"
+            yield (
+                at,
+                "masks",
+                f"{pid} comm={name.split()[0]} {f'rank={rank} ' if rank else ''}mask={mask} {' '.join(spent)}".rstrip(),
+            )
         for one in asked:
             of = f"RANK={rank}\n" if rank else ""
             told_ = f"OMP_NUM_THREADS={row[one]}" if _WHOLE.fullmatch(row[one]) else "PATH=/usr/bin"

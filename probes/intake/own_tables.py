@@ -88,7 +88,9 @@ def _by_cells(lines: list[str]) -> Table | None:
     for at, line in enumerate(lines[:12]):
         for split in _splits(line):
             names = _cells(line, split)
-            if len(names) < 2 or not all(_WORDS.fullmatch(name) for name in names) or len(set(names)) < len(names):
+            if len(names) < 2 or len(set(names)) < len(names) or not all(_WORDS.fullmatch(name) for name in names):
+                continue
+            if any("=" in name for name in names):  # keys and values
                 continue
             rows = [cells for row in lines[at + 1 :] if len(cells := _cells(row, split)) == len(names)]
             if rows and (len(rows) > 1 or split == "|") and len(rows) + 1 >= LEAST * len(lines):
@@ -121,6 +123,9 @@ def _by_keys(lines: list[str]) -> Table | None:
             other.append(line)
     if len(found) < 2 or len(found) < LEAST * len(lines):
         return None
+    if len(found) > 2 and not set(found[0]) & set(found[1]) and set(found[1]) & set(found[2]):
+        found.pop(0)  # what all have in common, above them
+        other.insert(0, lines[0])
     names = list(dict.fromkeys(key for row in found for key in row))[:MOST_COLUMNS]
     return _table(names, [[row.get(name, "") for name in names] for row in found], other[:12])
 

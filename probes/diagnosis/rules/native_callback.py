@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.catalog._profile import callback
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.catalog._stack_facts import ProcessStack
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView
 from probes.diagnosis.suspects import shared
 from probes.diagnosis.whose import rank_of
@@ -98,8 +99,11 @@ def _in_looks(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _in_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
     """The same of processes whose rank nothing tells."""
+    nodes: dict[str, list[tuple[ProcessStack, Seen]]] = {}
     for seen in evidence.of("rank.stack"):
-        looks = [one.look for one in seen.facts.processes if one.rank is None and not one.worker]
+        nodes.setdefault(seen.node, []).extend((one, seen) for one in seen.facts.processes if one.rank is None)
+    for node, some in nodes.items():
+        looks = [look for one, _ in some if not one.worker for look in (one.look, *one.earlier)]
         looks = [look for look in looks if any(frame.line is None for frame in look.frames)]
         told = [one for look in looks if (one := callback([frame.short for frame in reversed(look.frames)]))]
         if not told:
@@ -109,12 +113,12 @@ def _in_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
         says = f"{name} calls {below} in {len(told)} of {len(looks)} looks with native frames"
         yield Hypothesis(
             CAUSE,
-            {"node": seen.node} if seen.node else {},
-            f"A process{' on ' + seen.node if seen.node else ''}: {says}",
-            (Reason(says, seen.ref),),
+            {"node": node} if node else {},
+            f"A process{' on ' + node if node else ''}: {says}",
+            (Reason(says, some[0][1].ref),),
             ("callbacks_in_looks" if often else "callbacks_in_a_look",),
             would_change=("a profile in which the extension does not call Python",),
-            nodes=frozenset({seen.node}),
+            nodes=frozenset({node}),
         )
 
 

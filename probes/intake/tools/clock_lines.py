@@ -45,12 +45,30 @@ def fits(head: str, name: str) -> bool:
     told = [node for line in lines if (node := _told(line)) is not None]
     if told and all(_CLOCKDIFF.search(line) or line.strip(" .")[:2] in ("", "$ ") for line in lines):
         return True
+    if _titled(head):
+        return True
     if len(lines) == 1 and _alone(lines[0]) is not None:
         return True
     return len(told) > 1 and len({node for node, _ in told}) == len(told) and 2 * len(told) > len(lines)
 
 
+_TITLE = re.compile(r"[^\n]{0,80}\b(?:offset|skew|drift)\b[^\n]{0,40}?\b(ms|us|s|sec|seconds)\b[^\n]{0,40}", re.I)
+_VALUE = re.compile(rf"{_NODE}([+-]?\d{{1,9}}(?:\.\d{{1,9}})?)\s{{0,8}}", re.I)
+
+
+def _titled(text: str) -> dict[str, Clock]:
+    """A title that says what is in which unit, and a line a node below it."""
+    lines = [line for line in lines_of(text[:65_536], 200) if line.strip()]
+    title = _TITLE.fullmatch(lines[0].strip()) if len(lines) > 2 and not _told(lines[0]) else None
+    rows = [_VALUE.fullmatch(line) for line in lines[1:MOST]]
+    if title is None or not all(row and (is_host(row[1]) or is_address(row[1])) for row in rows):
+        return {}
+    return {row[1]: _off(row[2], title[1]) for row in rows if row}
+
+
 def by_node(text: str) -> dict[str, Clock]:
+    if titled := _titled(text):
+        return titled
     found: dict[str, Clock] = {}
     for line in lines_of(text[:1_048_576], 200):
         if (told := _told(line)) is not None and len(found) < MOST:

@@ -48,6 +48,8 @@ def _retyped(text: str) -> list[tuple[str, float, int]]:
     """Of each call its time, or where that is not told its share."""
     found: dict[str, tuple[float | None, float, int]] = {}
     lines = [line for line in lines_of(text[:65_536], 600) if line.strip()]
+    if _PSTATS.search(text[:65_536]):
+        return _of_python(lines)
     for line in lines:
         named = _CALL.search(line)
         if named is None or not (share := _SHARE.search(line)):
@@ -62,6 +64,23 @@ def _retyped(text: str) -> list[tuple[str, float, int]]:
     # Of torch's operators their own time is little: what they wait in is a call of CUDA beside them.
     rows = {name: one for name, one in found.items() if not name.startswith("aten::")} or found
     return [(name, (one[0] or 0.0) if timed else one[1] * 1e7, one[2]) for name, one in rows.items()]
+
+
+_PSTATS = re.compile(r"ncalls\s{1,12}tottime\s{1,12}percall\s{1,12}cumtime\s{1,12}percall\s{1,12}filename:lineno")
+_METHOD = re.compile(
+    r"\s{0,12}(\d{1,12})(?:/\d{1,12})?\s{1,12}(\d{1,9}\.\d{1,6})\s{1,12}[\d.]{1,12}\s{1,12}[\d.]{1,12}\s{1,12}[\d.]{1,12}\s{1,12}(\S.{0,200})"
+)
+_WAITS = re.compile(
+    r"method '(?:item|cpu|tolist|numpy|__bool__|__float__)' of 'torch\._C|_cuda_synchronize|cuda\.synchronize"
+)
+
+
+def _of_python(lines: list[str]) -> list[tuple[str, float, int]]:
+    """Python's own profiler: the time in the methods of a tensor that wait for its device, beside all other time."""
+    rows = [row for line in lines if (row := _METHOD.fullmatch(line))]
+    if not any(_WAITS.search(row[3]) for row in rows):
+        return []
+    return [("aten::item" if _WAITS.search(row[3]) else "other", float(row[2]) * 1e9, int(row[1])) for row in rows]
 
 
 _SPENT = re.compile(r"(?<![\w.])(\d{1,12}(?:\.\d{1,6})?) ?(ns|us|μs|ms|s)(?=[\s,;|]|$)")

@@ -19,7 +19,7 @@ from probes.intake.tools._text import host_in, refuse
 
 _HEAD = re.compile(r"^\s{0,6}%Own\s{1,6}%Total\s{1,6}OwnTime\s{1,6}TotalTime\s{1,6}Function", re.M)
 _ROW = re.compile(
-    r"^\s{0,6}(\d{1,3}(?:\.\d{1,2})?)%\s{1,8}(\d{1,3}(?:\.\d{1,2})?)%\s{1,8}(\d{1,9}\.\d{1,3})s\s{1,8}(\d{1,9}\.\d{1,3})s\s{1,8}(\S.{0,300})$"
+    r"^\s{0,6}(\d{1,3}(?:\.\d{1,2})?)%\s{1,8}(\d{1,3}(?:\.\d{1,2})?)%\s{1,8}(\d{1,9}(?:\.\d{1,3})?)s\s{1,8}(\d{1,9}(?:\.\d{1,3})?)s\s{1,8}(\S.{0,300})$"
 )
 _STATE = re.compile(r"GIL: (\d{1,4}(?:\.\d{1,2})?)%, Active: (\d{1,6}(?:\.\d{1,2})?)%, Threads: (\d{1,5})")
 _SAMPLES = re.compile(r"Total Samples (\d{1,9})")
