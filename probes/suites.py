@@ -54,7 +54,7 @@ SUITES = {
             "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
         Suite("triage", "how the machine is set up, to compare along the job", (
             "host.pci", "host.versions", "host.settings", "host.boots", "host.hardware_log", "net.links",
-            "ib.counters", "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
+            "ib.counters", "rank.sockets", "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
         Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
@@ -72,7 +72,7 @@ SUITES = {
             "rank.map", "rank.process", "rank.flight_recorder", "rank.log"), 18.0),
         Suite("dump", "ask each rank, once, to write its flight recorder", ("rank.flight_recorder_trigger",), 14.0),
         Suite("ranks", "the training processes and how they stand", (
-            "rank.map", "rank.process", "rank.env", "rank.log", "nccl.ras"), 12.0),
+            "rank.map", "rank.process", "rank.env", "rank.sockets", "rank.log", "nccl.ras"), 12.0),
     )
 }  # fmt: skip
 
