@@ -41,7 +41,10 @@ WORDS = (
         "driver on your system", "symbol lookup error", "disk space", "inline_container", "PytorchStreamWriter",
         "DataLoader", "exited unexpectedly",
         "finished reduction", "did not receive grad", "ready twice", "Duplicate GPU", "the same GPU", "/dev/shm",
-        "ready only once", "recvValue", "clients joined", "worker_count", "DeviceCount", "GPU is lost", "] Signal: ",
+        "ready only once", "recvValue", "clients joined", "store based barrier", "DeviceCount", "GPU is lost",
+        "] Signal: ",
+        "llegal memory", "device-side", "Device-side", "isaligned address", "launch failure", "was encountered",
+        "ILLEGAL_ADDRESS", "IllegalAddress", "ErrorAssert",
         "Invalid __", "Program hit ", "CUDA Exception: ", "CUDA_EXCEPTION_",
         "Out of memory while", "OUT_OF_MEMORY", "OutOfMemory", "access fault by GPU", "HW Exception by", "HSA_STATUS_",
         "memory limit", "OUT_OF_ME", "NODE_FAIL", "PREEMPTED", "TIMEOUT",
@@ -99,11 +102,11 @@ WORDS = (
     ("words", 6, 12, ("ffected ranks", "MxRtt/Rnk", "elative performance", "Rank=", "across ranks (", "...: (")),
     ("words", 1, 2, (
         "_dynamo hit", "Recompiling function", "extension module", "ninja build", "uilding ", "Time to load",
-        "Graph break", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
-        "ndexing", "acking", "eval", "val ", "Val ",
+        "Graph break", "torchinductor", "AUTOTUNE", "valuat", "alidat", "okeni", "reprocess",
+        "ndexing", "acking", "eval", "val ", "val:", "Val ",
     )),
     ("words", 1, 3, (
-        "float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch", "it=", "s=", "upd", "atch",
+        "float ", "half ", "bfloat16 ", "%|", "step", "Step", "iter", "Iter", "poch", "it=", "it ", "s=", "upd", "atch",
         "ather", "educe", "catter", "roadcast", "arrier", "sync",
     )),
 )  # fmt: skip

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from probes.catalog._trace_report import Place, TraceReport
 from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
+from probes.intake.tools._rank_lines import keyed, spoken
 from probes.intake.tools._text import host_in, mentions, refuse
 
 MOST_ROWS = 100_000
@@ -34,8 +35,8 @@ _KEYS = (
     (
         "seq",
         re.compile(
-            r"(?:last[_ ]?)?(?:coll\w{0,8}[_ ]?)?(?:seq(?:[_ ]?(?:id|no|num|number))?|sequence(?:[_ ]number)?"
-            r"|op[_ ]?count)"
+            r"(?:last[_ ]?)?(?:coll\w{0,8}[_ ]?)?(?:(?:seq(?:[_ ]?(?:id|no|num|number))?|sequence(?:[_ ]number)?)"
+            r"(?:[_ ](?:started|enqueued|launched|entered))?|op[_ ]?count)"
         ),
     ),
     ("op", re.compile(r"(?:last[_ ]?)?(?:op|op[_ ]?type|collective|operation|profiling[_ ]name|call)(?:[_ ]name)?")),
@@ -67,17 +68,19 @@ class _Row:
 
 
 def fits(head: str, name: str) -> bool:
-    if not mentions(head, _FIT) or not mentions(head, ("rank",)) or "WorkNCCL(" in head:
+    if not mentions(head, ("rank",)) or "WorkNCCL(" in head:
         return False
+    if not mentions(head, _FIT):
+        return bool(spoken(head))
     body = head.lstrip()
     if body[:1] in "[{" and ('"frames"' in head or '"pg_config"' in head or '"communicators"' in head):
         return False  # a dump, stacks, or RAS
-    return len({row.rank for row in _rows(head)}) > 1
+    return len({row.rank for row in _all_rows(head)}) > 1
 
 
 def read(text: str) -> TraceReport:
     by_group: dict[str, dict[int, _Row]] = {}
-    for row in _rows(text):
+    for row in _all_rows(text):
         there = by_group.setdefault(row.group, {}).get(row.rank)
         if there is None or row.entered >= there.entered:  # of a list of calls the last one
             by_group[row.group][row.rank] = row
@@ -109,6 +112,11 @@ def _place(group: str, rows: dict[int, _Row]) -> Place | None:
     return Place(group, furthest, op, late if not error else (), odd, error, expected, len(rows), state, "", "table")
 
 
+def _all_rows(text: str) -> list[_Row]:
+    """Rows that tell numbers of calls; where none does, lines that tell the call in which each rank waits."""
+    return list(_rows(text)) or [row for told in spoken(text) if (row := _row(told))]
+
+
 # Rows -------------------------------------------------------------------------------------------------------------
 
 
@@ -131,7 +139,8 @@ def _rows(text: str) -> Iterator[_Row]:
             if row := _row({key: cell for key, cell in zip(heads, cells, strict=True) if key}):
                 yield row
         elif told := _LINE.search(line):
-            pairs = {_key(one["key"].lower()): one["value"] for one in _PAIR.finditer(told["rest"])}
+            pairs = {_key(key): value for key, value in keyed(told["rest"]).items()}
+            pairs |= {_key(one["key"].lower()): one["value"] for one in _PAIR.finditer(told["rest"])}
             if row := _row(pairs | {"rank": told["rank"]}):
                 yield row
 
