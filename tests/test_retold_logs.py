@@ -241,3 +241,70 @@ def test_a_rank_that_compiles_at_every_look_is_late_also_where_one_other_was_loo
     first, second = compiles.split("\n\nProcess")
     files = {"r1_dump_1.txt": first + "\n", "r1_dump_2.txt": "Process" + second, "r0_dump.txt": waits}
     assert of(hardware.judged(tmp_path, files).verdict.hypothesis) == ("fw.rank_busy", 1)
+
+
+# Ends, tables of them, and what was ended on purpose -----------------------------------------------------------------
+
+
+EXITS = (
+    "rank  pid   exit\n0     4100  -15 (SIGTERM)\n1     4101  -11 (SIGSEGV)\n2     4102  -15 (SIGTERM)\n",
+    "| rank | exit code |\n|---|---|\n| 0 | 143 |\n| 1 | 139 |\n| 2 | 143 |\n",
+    "rank 0 Connection closed by remote peer\nrank 1 container exited with code 137\n",
+)
+
+
+@pytest.mark.parametrize("text", EXITS)
+def test_the_rank_that_ended_otherwise_than_by_sigterm_was_the_first(text: str, tmp_path: Path) -> None:
+    assert of(judged(tmp_path, e_D_txt=text)) == ("fw.rank_exited", 1)
+
+
+def test_ranks_that_ended_well_are_no_failure(tmp_path: Path) -> None:
+    for number, text in enumerate(
+        ("rank  pid  exit\n0  41  0\n1  42  0\n", "rank 0 exited with code 0\nrank 1 exited with code 0\n")
+    ):
+        assert judged(tmp_path / str(number), e_D_txt=text).cause in QUIET
+
+
+ON_PURPOSE = (
+    "slurmstepd: JOB 411 CANCELLED DUE TO TIME LIMIT",
+    "srun: Job 411 has exceeded its time limit and is being terminated",
+    "JOB 441 CANCELLED BY uid 0 (root): maintenance",
+    'pytorchjob.kubeflow.org "llm" deleted',
+    "torchrun: received SIGINT, shutting down",
+)
+
+
+@pytest.mark.parametrize("line", ON_PURPOSE)
+def test_a_job_that_was_ended_on_purpose_did_not_fail(line: str, tmp_path: Path) -> None:
+    assert judged(tmp_path, job_D_log=f"{STEPS}{line}\n").cause == "job.cancelled"
+
+
+BEHIND = {
+    "a.json": '{"0": {"seq": 9, "state": "started"}, "1": {"seq": 8, "state": "done"}, "2": {"seq": 9}}',
+    "a.csv": "rank,host,last collective entered,last collective finished\n0,n0,9,8\n1,n0,8,8\n2,n1,9,8\n3,n1,9,8\n",
+    "a.md": "| rank | last seq started | op |\n|---|---|---|\n"
+    "| 0 | 9 | all_reduce |\n| 1 | 8 | all_reduce |\n| 2 | 9 | all_reduce |\n",
+    "a.txt": "rank 0: in all_reduce #9 since 600 s\nrank 1: not in any collective, last finished #8\n"
+    "rank 2: in all_reduce #9 since 600 s\n",
+    "b.md": "| rank | main thread |\n|---|---|\n| 0 | all_reduce (torch/distributed/distributed_c10d.py:2501) |\n"
+    "| 1 | lease (hub.py:7) |\n| 2 | all_reduce (torch/distributed/distributed_c10d.py:2501) |\n",
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_who_is_behind_in_somebodys_table_is_missing(name: str, tmp_path: Path) -> None:
+    assert of(hardware.judged(tmp_path, {name: BEHIND[name]}).verdict.hypothesis) == ("fw.rank_missing_collective", 1)
+
+
+def test_counts_of_values_that_are_no_number_name_the_rank(tmp_path: Path) -> None:
+    counts = "non-finite elements before the all-reduce, per rank\nrank 0: 0\nrank 1: 4096\nrank 2: 0\n"
+    assert of(judged(tmp_path, n_D_txt=counts, job_D_log="step 8 loss nan\nstep 9 loss nan\n")) == (
+        "fw.nan_gradient",
+        1,
+    )
+
+
+def test_how_long_collectives_took_by_rank_is_waiting(tmp_path: Path) -> None:
+    rows = "".join(f"{step} 610 12 609 611\n" for step in range(5))
+    text = f"all-reduce time by rank, ms; who arrives last has the shortest\nseq rank0 rank1 rank2 rank3\n{rows}"
+    assert of(judged(tmp_path, d_D_txt=text)) == ("fw.rank_straggler", 1)

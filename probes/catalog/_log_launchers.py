@@ -203,6 +203,16 @@ SHAPES = (
         )
         for word in ("exited", "died", "terminated", "killed", "crashed", "ended")
     ),
+    *(  # the same where the rank stands in front of the line
+        shape(
+            "torchrun_failure",
+            word,
+            rf"^\W{{0,3}}(?:\w{{1,20}} ){{0,2}}(?P<spoken>{word}) (?i:with |by |on )?(?i:exit )?"
+            r"(?:(?i:signal)[ :=]{1,2}(?P<signal>\d{1,2})\b|(?i:(?:code|status)[ :=]{1,2})(?P<code>-?[1-9]\d{0,2})\b"
+            r"|(?P<name>SIG(?:SEGV|KILL|ABRT|BUS|FPE|ILL|TERM))\b)",
+        )
+        for word in ("exited", "died", "terminated", "killed", "crashed")
+    ),
     # Ray: what a worker's node says of its end (raylet, and ActorDiedError)
     shape(
         "torchrun_failure",
@@ -241,7 +251,8 @@ def marked(found: LogEvent) -> LogEvent:
         code = -sent if isinstance(sent, int) else found.code
         if code is None and found.name.startswith("SIG"):  # as torch.multiprocessing tells it
             code = -getattr(signals.Signals, found.name, signals.SIGKILL)
-        return dataclasses.replace(found, rank=None, code=code, secondary=code == -15)
+        about = found.about or ((found.rank,) if "spoken" in found.more and found.rank is not None else ())
+        return dataclasses.replace(found, rank=None, about=about, code=code, secondary=code == -15)
     return found
 
 

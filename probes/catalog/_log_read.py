@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Blamed, Chain, Failures, Tracebacks, bare, of_error_file
 from probes.catalog._log_events import LogEvent
+from probes.catalog._log_exits import Exits
 from probes.catalog._log_lines import Line, Zone, log_lines
 from probes.catalog._log_runs import Runs
 from probes.catalog._log_tally import Tally
@@ -71,6 +72,7 @@ class LogReader:
         self._tracebacks = Tracebacks()
         self._chain = Chain()
         self._failures = Failures(zone)
+        self._exits = Exits()
         self._timings = Timings()
         self._runs = Runs()
         self._blamed = Blamed()
@@ -94,7 +96,7 @@ class LogReader:
         # Inside torchrun's list the exception belongs to the failure that is being told.
         raised = self._tracebacks.take(line) if told is None else None
         if raised is None and event is None and told is None:
-            event = bare(line)
+            event = self._exits.take(line) or bare(line)
         if told is not None and event and _waited(event):
             self._because = event.kind
         if raised and event:

@@ -71,7 +71,7 @@ WORDS = (
         "Detected KeyboardInterrupt",
         "active longer than specified", "type=cancel", "type=timeout", "equeing job", "equeuing job", "equeued S",
         "this job is ", "Job_id=", "condor_rm", "Job was evicted", "deleted_by",
-        "ancel", "by user", "by the user",
+        "ancel", "ANCEL", " deleted", "by user", "by the user",
         "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (

@@ -37,8 +37,14 @@ _COLUMN = re.compile(r"(?i)(?:global[_ ]?)?(?:rank|rk|r)[ _.#:=-]?(\d{1,6})")  #
 _STEP = re.compile(r"(?i)(?:global[ _-]?)?(?:step|iter|iteration|it|batch|call|seq|collective|#|no|time|at|when)s?\.?")
 # What a remark or a caption says of such a table: how late each rank comes, or what its times are of.
 _SAYS = (
+    (
+        "wait",
+        re.compile(
+            r"(?i)\b(?:wait\w{0,3}(?! for (?:it|this|that|rank))|idle|blocked|in[ _-](?:nccl|comm|all[ _-]?reduce)"
+            r"|(?:collective|all[ _-]?reduce|nccl)(?: kernel)?[ _-](?:time|duration|dur)s?)\b"
+        ),
+    ),
     ("own", re.compile(r"(?i)\b(?:arriv|enter|late|lag|skew|delay|behind|offset|forward|backward|compute|busy)")),
-    ("wait", re.compile(r"(?i)\b(?:wait|idle|blocked|in[ _-](?:nccl|comm|all[ _-]?reduce))")),
     ("total", re.compile(r"(?i)\b(?:step|iter(?:ation)?|batch)[ _-]?(?:time|duration|latency|took|ms)|\btime per\b")),
 )
 _SAYS_UNIT = re.compile(r"(?i)(?<![a-z])(us|usec|microseconds?|ms|msec|millis\w{0,7}|s|secs?|seconds?)(?![a-z])")
@@ -83,7 +89,7 @@ class Tables:
             cells = self._row(self._head, text)
             if cells is not None:
                 return cells
-        if "ank" in text[:60] and (listed := self._listed(text)) is not None:
+        if ("ank" in text[:60] or text[0] in "rR") and (listed := self._listed(text)) is not None:
             return listed
         if (matrix := self._matrix(text)) is not None:
             self._head = matrix

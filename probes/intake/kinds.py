@@ -138,8 +138,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("perhaps a log", exported)
     if is_metrics(text[:HEAD]):
         return Known("perhaps a log", told) if (told := times_of_ranks(text)) else Known("metrics", text)
-    if item.name.lower().endswith((".csv", ".tsv")) and tells_times(text[:HEAD]):
-        return Known("perhaps a log", text)
+    if item.name.lower().endswith((".csv", ".tsv", ".md")) and (tells_states(text) or tells_times(text[:HEAD])):
+        return Known("states" if tells_states(text) else "perhaps a log", text)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=network_policy.TOOL)
     if item.name.lower().endswith((".csv", ".tsv")):
@@ -154,12 +154,10 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("tool", text, tool=of_program[0])  # and no log, whatever its strings say
     if item.name.lower().endswith((".patch", ".diff", ".yaml", ".yml")) and environment.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=environment.TOOL)
-    if item.name.lower().endswith(".md") and _TABLE.search(text[:HEAD]):
+    if item.name.lower().endswith(".md") and _TABLE.search(text[:HEAD]):  # somebody's table of what was measured
         table = _of_text(text, item.name)
-        if isinstance(table, Known) and (
-            table.tool is not None or tells_times(text[:HEAD]) or beside(text[:HEAD], item.name)
-        ):
-            return table  # somebody's table of what was measured; what the text beside it says is no log
+        if isinstance(table, Known) and (table.tool or beside(text[:HEAD], item.name)):
+            return table
     if item.name.lower().endswith(_SOURCES):
         return Other("a document, program or configuration: no evidence")
     return _of_text(text, item.name)

@@ -2,6 +2,7 @@
 
     rank=5 seq=88 op=all_reduce numel=1020 state=started
     rank 2: broadcast [1] int64, waiting 610 s
+    rank 6: not in any collective, last finished #911          beside ranks that are in #912
     all_gather #512, input shapes by rank:            a heading tells the call of the lines below it
       rank 1: [7, 2048]
 
@@ -29,6 +30,7 @@ _SEQ = re.compile(r"#(\d{1,12})\b|\bseq(?:uence)?(?:[ _]?(?:id|num|number|no))?[
 _WAITS = re.compile(
     r"(?i)\b(?:wait\w{0,3}|stuck|hang\w{0,3}|hung|blocked|pending|in[ -]flight|timed out|time[ -]?out)\b"
 )
+_OUTSIDE = re.compile(r"(?i)\b(?:not in (?:any|a) coll\w{0,8}|outside|idle|no collective)\b")
 _DONE = re.compile(r"(?i)\b(?:completed|finished|done|took|returned)\b")
 
 
@@ -45,10 +47,14 @@ def spoken(text: str) -> list[dict[str, str]]:
             heading = line if _OP.search(line) else heading
             continue
         op = _OP.search(told["rest"]) or _OP.search(heading)
+        seq = _SEQ.search(told["rest"])
+        if seq is not None and (_DONE.search(told["rest"]) or _OUTSIDE.search(told["rest"])):
+            found[told["rank"]] = {"rank": told["rank"], "seq": seq[1] or seq[2], "state": "done"}
+            continue
         if op is None or _DONE.search(told["rest"]) or len(found) >= MOST:
             return []
         sizes = _SIZES.search(told["rest"])
-        seq = _SEQ.search(told["rest"]) or _SEQ.search(heading)
+        seq = seq or _SEQ.search(heading)
         found[told["rank"]] = {
             "rank": told["rank"],
             "op": re.sub(r"[^a-z]", "", op["op"].lower()),
@@ -57,5 +63,6 @@ def spoken(text: str) -> list[dict[str, str]]:
             "state": "waiting",
         }
     rows = list(found.values())
-    alike = len({row["seq"] for row in rows}) == 1
-    return rows if waits and alike and len(rows) >= LEAST else []
+    waiting = [row for row in rows if row["state"] != "done"]
+    alike = len({row["seq"] for row in waiting}) == 1 and len(waiting) * 2 > len(rows)
+    return rows if (waits or len(waiting) < len(rows)) and alike and len(rows) >= LEAST else []

@@ -27,11 +27,12 @@ from probes.intake.tools._text import host_in, mentions, refuse
 MOST_ROWS = 100_000
 # What a head or a key is called -> what it tells. The first of ENTERED that is there counts.
 ENTERED = ("enqueued", "seq", "started")
+_LAST = r"(?:last[_ ]?)?(?:coll\w{0,8}[_ ])?"
 _KEYS = (
     ("rank", re.compile(r"(?:global[_ ]?)?rank(?:[_ ]?id)?")),
-    ("enqueued", re.compile(r"(?:last[_ ]?)?(?:enqueued|launched|entered)(?:[_ ](?:seq|coll\w{0,8}|work|op|id))?")),
+    ("enqueued", re.compile(rf"{_LAST}(?:enqueued|launched|entered)(?:[_ ](?:seq|coll\w{{0,8}}|work|op|id))?")),
     ("started", re.compile(r"(?:last[_ ]?)?started(?:[_ ](?:seq|coll\w{0,8}|work|id))?")),
-    ("completed", re.compile(r"(?:last[_ ]?)?(?:completed|finished|done|retired)(?:[_ ](?:seq|coll\w{0,8}|work|id))?")),
+    ("completed", re.compile(rf"{_LAST}(?:completed|finished|done|retired)(?:[_ ](?:seq|coll\w{{0,8}}|work|id))?")),
     (
         "seq",
         re.compile(
@@ -52,8 +53,9 @@ _PAIR = re.compile(
 )
 _WAITS = re.compile(r"started|scheduled|pending|running|waiting|in[_ ]?flight|timed?[_ ]?out|stuck|hang", re.I)
 _FREE = ("all_to_all", "alltoall", "scatter", "gather", "broadcast", "send", "recv", "barrier")
+_BY_NUMBER = re.compile(r"\{\s{0,20}\"\d{1,6}\"\s{0,4}:\s{0,4}\{")  # an object for each rank
 _LIST = re.compile(r"\[\s{0,40}\{")  # of objects: "[rank0]: ..." begins like one
-_FIT = ("enqueued", "seq", "opcount", "op_count", "profiling_name", "launched")
+_FIT = ("entered", "enqueued", "seq", "opcount", "op_count", "profiling_name", "launched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class _Row:
 
 
 def fits(head: str, name: str) -> bool:
-    if not mentions(head, ("rank",)) or "WorkNCCL(" in head:
+    if "WorkNCCL(" in head or not (mentions(head, ("rank",)) or _BY_NUMBER.match(head.lstrip()[:80])):
         return False
     if not mentions(head, _FIT):
         return bool(spoken(head))
@@ -186,7 +188,11 @@ def _objects(body: str) -> Iterator[dict[str, object]]:
         return
     if isinstance(said, dict):
         lists = [one for one in said.values() if isinstance(one, list)]
-        by_rank = [one | {"rank": key} for key, one in said.items() if isinstance(one, dict) and key.isdecimal()]
+        by_rank = [
+            one | {"rank": number[1]}
+            for key, one in said.items()
+            if isinstance(one, dict) and (number := re.fullmatch(r"(?:rank[ _-]?)?(\d{1,6})", str(key), re.I))
+        ]
         said = by_rank or (lists[0] if len(lists) == 1 else [])
     yield from (one for one in said[:MOST_ROWS] if isinstance(one, dict))
 
