@@ -40,6 +40,7 @@ FAULTS = {
     "torch.cuda.OutOfMemoryError on rank 5 at step 1201": ("gpu.out_of_memory", 5),
     "rank 10 (pid 8123) exited with signal 11 (SIGSEGV)": ("fw.rank_exited", 10),
     "Rank 6 died: exit code 139": ("fw.rank_exited", 6),
+    "[rank5]: json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)": ("fw.rank_exited", 5),
     "rank 2 ValueError: sequence length 8193 > 8192 in sample 9": ("fw.rank_exited", 2),
 }
 
@@ -101,6 +102,8 @@ LISTS = {
         "a.md",
         "| rank | forward ms |\n|---|---|\n| 0 | 812 |\n| 1 | 1410 |\n| 2 | 811 |\n| 3 | 815 |\n",
     ),
+    "all ranks in a list": ("a.txt", "fwd+bwd ms per rank: [401, 803, 400, 402, 399]\n"),
+    "all ranks in a line": ("a.txt", "step time per rank: r0=1.31s r1=2.41s r2=1.30s r3=1.32s\n"),
     "a straggler report that names ranks and nodes": (
         "a.log",
         "STRAGGLER DETECTION WARNING: Some GPUs have worse relative performance. Affected ranks: "
@@ -118,6 +121,12 @@ def test_the_slow_rank_is_found_in(form: str, tmp_path: Path) -> None:
 def test_ranks_that_take_equally_long_are_no_stragglers(tmp_path: Path) -> None:
     rows = "".join(f"rank {rank}: {1.30 + rank / 100:.2f} s\n" for rank in range(6))
     assert judged(tmp_path, a_D_txt=f"step time per rank, median\n{rows}").cause in QUIET
+
+
+def test_what_ranks_do_once_or_hold_is_no_pace(tmp_path: Path) -> None:
+    rows = "rank 0: 21\nrank 1: 22\nrank 2: 40\nrank 3: 21\n"
+    for number, head in enumerate(("startup time per rank (s): import, init", "memory per rank GiB", "loss per rank")):
+        assert judged(tmp_path / str(number), a_D_txt=f"{head}\n{rows}", job_D_log=STEPS).cause in QUIET
 
 
 def test_of_lines_that_tell_where_each_rank_waits_the_other_call_stands_out() -> None:
@@ -271,6 +280,7 @@ ON_PURPOSE = (
     "JOB 441 CANCELLED BY uid 0 (root): maintenance",
     'pytorchjob.kubeflow.org "llm" deleted',
     "torchrun: received SIGINT, shutting down",
+    "wall time limit reached (24:00:00), job ended by scheduler",
 )
 
 
@@ -308,3 +318,12 @@ def test_how_long_collectives_took_by_rank_is_waiting(tmp_path: Path) -> None:
     rows = "".join(f"{step} 610 12 609 611\n" for step in range(5))
     text = f"all-reduce time by rank, ms; who arrives last has the shortest\nseq rank0 rank1 rank2 rank3\n{rows}"
     assert of(judged(tmp_path, d_D_txt=text)) == ("fw.rank_straggler", 1)
+
+
+def test_nodes_that_did_not_join_before_the_time_was_over_are_told(tmp_path: Path) -> None:
+    assert (
+        judged(tmp_path, job_D_log="rendezvous timed out after 900s, 7/8 nodes joined\n").cause
+        == "fw.rendezvous_failed"
+    )
+    waits = "rendezvous: waiting, 7/8 nodes joined\n"
+    assert judged(tmp_path / "b", job_D_log=waits + STEPS).cause in QUIET

@@ -112,7 +112,7 @@ def _traceback(block: _Open, line: Line, name: str, message: str) -> LogEvent:
 _BARE = re.compile(
     r"(?:(?:rank[ =:#]?(?P<rank>\d{1,7})|ERROR|FATAL|CRITICAL|(?i:uncaught|unhandled)(?i: exception)?)"
     r"[:|,\])-]{0,2} {1,3}){0,2}"
-    r"(?P<name>(?:Value|Key|Type|Index|Runtime|Attribute|FileNotFound|OS|ZeroDivision|Assertion|UnicodeDecode|JSONDecode"
+    r"(?:[a-z_][\w.]{0,60}\.)?(?P<name>(?:Value|Key|Type|Index|Runtime|Attribute|FileNotFound|OS|ZeroDivision|Assertion|UnicodeDecode|JSONDecode"
     r"|NotImplemented|ModuleNotFound|Import|Memory|Permission|Recursion|UnboundLocal|Name|Overflow|Lookup"
     r"|FloatingPoint|IsADirectory|NotADirectory|Unpickling|Pickle)Error)(?:: (?P<message>.{0,400})|\s{0,4}$)"
 )

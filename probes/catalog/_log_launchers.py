@@ -42,6 +42,13 @@ SHAPES = (
     ),
     shape(
         "scheduler_kill",
+        "limit",
+        r"(?i:(?:\bwall ?(?:clock )?time|\b(?:job|slurm|scheduler|queue)\b.{0,20}?\btime) ?limit"
+        r" (?:was |has been |is )?(?:reached|exceeded|hit))",
+        name="TIME LIMIT",
+    ),
+    shape(
+        "scheduler_kill",
         "CANCELLED AT",
         r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) (?P<name>CANCELLED)",
     ),

@@ -73,6 +73,13 @@ SHAPES = (
         r"world_size=(?P<world>\d{1,7}), (?:worker_count|num_workers_joined)=(?P<joined>\d{1,7})",
         name="members missing",
     ),
+    shape(
+        "rendezvous",
+        "endezvous",
+        r"(?i:\brendezvous\b.{0,60}?(?:timed out|timeout|time-out).{0,80}?)"
+        r"(?P<joined>\d{1,7}) ?(?:/|of) ?(?P<world>\d{1,7}) (?:nodes|workers|agents|members|ranks)",
+        name="members missing",
+    ),
     shape("rendezvous", "EADDRINUSE"),
     shape("rendezvous", "ailed to listen", r"server socket has failed to (?P<name>listen)"),
     shape(

@@ -33,7 +33,7 @@ WORDS = (
         "a synchronizing CUDA",
         "attempting to dump", "NCCL WARN", "NCCL error", "nccl", "onnection closed", "reset by peer",
         "Got completion", "async event", "async fatal", "GID table", "Timed out waiting", "timed out", "imeout",
-        "recvBytes", "likely closed", "ncclUniqueId", "Rendezvous", "EADDRINUSE", "ailed to listen",
+        "recvBytes", "likely closed", "ncclUniqueId", "endezvous", "EADDRINUSE", "ailed to listen",
         "client socket", "Cuda failure", "out of memory", "CUDA error", "HIP error", "driver error", "_STATUS_",
         "Traceback (most", "Error: ", "Exception: ", "Fatal Python", "terminate called", "received by PID",
         "Caught signal", "Segfault", "core dumped", "CANCELLED AT", "slurmstepd", "srun: error", "closing signal",
@@ -71,7 +71,7 @@ WORDS = (
         "Detected KeyboardInterrupt",
         "active longer than specified", "type=cancel", "type=timeout", "equeing job", "equeuing job", "equeued S",
         "this job is ", "Job_id=", "condor_rm", "Job was evicted", "deleted_by",
-        "ancel", "ANCEL", " deleted", "by user", "by the user",
+        "ancel", "ANCEL", " deleted", "limit", "exceeded", "by user", "by the user",
         "is all-gathering ", "appears not to match", "DDP expects same model",
     )),
     ("block", 200, 200, (

@@ -44,8 +44,19 @@ _SAYS = (
             r"|(?:collective|all[ _-]?reduce|nccl)(?: kernel)?[ _-](?:time|duration|dur)s?)\b"
         ),
     ),
-    ("own", re.compile(r"(?i)\b(?:arriv|enter|late|lag|skew|delay|behind|offset|forward|backward|compute|busy)")),
-    ("total", re.compile(r"(?i)\b(?:step|iter(?:ation)?|batch)[ _-]?(?:time|duration|latency|took|ms)|\btime per\b")),
+    (
+        "own",
+        re.compile(r"(?i)\b(?:arriv|enter|late|lag|skew|delay|behind|offset|forward|backward|fwd|bwd|compute|busy)"),
+    ),
+    (
+        "total",
+        re.compile(
+            r"(?i)\b(?:step|iter(?:ation)?|batch)[ _-]?(?:time|duration|latency|took|ms)|\btime per (?:step|iter|batch)"
+        ),
+    ),
+)
+_ONCE = re.compile(
+    r"(?i)\b(?:start-?up|init\w{0,12}|import|load\w{0,3}|warm-?up|first step|compil\w{0,5}|checkpoint|sav\w{1,4})\b"
 )
 _SAYS_UNIT = re.compile(r"(?i)(?<![a-z])(us|usec|microseconds?|ms|msec|millis\w{0,7}|s|secs?|seconds?)(?![a-z])")
 REMARK = 300
@@ -55,6 +66,10 @@ _LISTED = re.compile(
     rf"(?P<values>{_TIME}(?:[ ,;|\t]{{1,8}}{_TIME}){{0,256}})"
     r"\s{0,4}(?:\(.{0,80}|<-.{0,80}|[#|].{0,80})?"
 )
+# All ranks in a line: "forward ms per rank: [401, 402, 803]", "step time by rank: r0=1.31s r1=1.30s r2=2.41s"
+_PER_RANK = re.compile(r"(?i)\b(?:per|by|of each|for each|across) rank\w{0,2}\b[^\[\n=:]{0,60}[=:]?\s{0,4}")
+_LIST = re.compile(rf"\[\s{{0,4}}({_TIME}(?:[, ]{{1,4}}{_TIME}){{2,4096}})\s{{0,4}}\]")
+_EACH = re.compile(r"\b(?i:rank|r)[ _]?(\d{1,6})[ =:]{1,3}(\d{1,9}(?:\.\d{1,9})?) ?(us|ms|s)?(?![\w.])")
 _LISTED_VALUE = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?: ?(us|ms|s)\b)?")
 Cell = tuple[int, str, str, float]
 
@@ -91,6 +106,8 @@ class Tables:
                 return cells
         if ("ank" in text[:60] or text[0] in "rR") and (listed := self._listed(text)) is not None:
             return listed
+        if "rank" in text and (row := self._in_a_row(text)) is not None:
+            return row
         if (matrix := self._matrix(text)) is not None:
             self._head = matrix
             return []
@@ -116,8 +133,29 @@ class Tables:
             if one[2] or own
         ]
 
+    def _in_a_row(self, text: str) -> list[Cell] | None:
+        """The values of all ranks, in the order of ranks or with their numbers."""
+        head = _PER_RANK.search(text)
+        told = self._told(text[: head.end()]) if head is not None else None
+        if head is None or told is None:
+            return None
+        part, scale, own = told
+        rest = text[head.end() :]
+        if (listed := _LIST.match(rest)) is not None:
+            values = [("", one[1], one[2]) for one in _LISTED_VALUE.finditer(listed[1])]
+        else:
+            values = [(one[1], one[2], one[3]) for one in _EACH.finditer(rest)]
+        cells = [
+            (int(rank or at), part, "", float(value) * (_SCALE[unit[0]] if unit else scale))
+            for at, (rank, value, unit) in enumerate(values)
+            if unit or own
+        ]
+        return cells if len(cells) > 2 and len({cell[0] for cell in cells}) == len(cells) else None
+
     def _told(self, says: str) -> tuple[str, float, bool] | None:
         """(part, scale, whether it names a unit) of a remark that says what is told of each rank."""
+        if _ONCE.search(says):
+            return None  # what a rank does once holds up no step
         part = next((part for part, words in _SAYS if words.search(says)), "")
         unit = _SAYS_UNIT.search(says)
         letter = unit[1][:2].lower() if unit else "s"

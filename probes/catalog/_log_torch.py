@@ -50,6 +50,12 @@ _WATCHDOG = (
         rf".{{0,20}}?last enqueued(?: NCCL)? work: (?P<enqueued>-?{_N}), last completed(?: NCCL)? work: "
         rf"(?P<completed>-?{_N})",
     ),
+    shape(  # the same without what stands before it
+        "watchdog_status",
+        "ast enqueued",
+        rf"^\W{{0,4}}[Ll]ast enqueued(?: NCCL)? work:? (?P<enqueued>-?{_N}), last completed(?: NCCL)? work:? "
+        rf"(?P<completed>-?{_N})",
+    ),
     shape(
         "dump_signal",
         "dump signal",
