@@ -327,3 +327,10 @@ def test_nodes_that_did_not_join_before_the_time_was_over_are_told(tmp_path: Pat
     )
     waits = "rendezvous: waiting, 7/8 nodes joined\n"
     assert judged(tmp_path / "b", job_D_log=waits + STEPS).cause in QUIET
+
+
+def test_replicas_that_part_only_where_the_host_does_not_wait_speak_for_the_order_of_streams(tmp_path: Path) -> None:
+    head = "| setting | max abs diff of params between ranks |\n|---|---|\n"
+    table = f"{head}| as is | 0.0214 |\n| CUDA_LAUNCH_BLOCKING=1 | {{}} |\n"
+    assert judged(tmp_path, ab_D_txt=table.format("0.0")).cause == "fw.stream_order"
+    assert judged(tmp_path / "b", ab_D_txt=table.format("0.0231")).cause in QUIET

@@ -96,7 +96,8 @@ class LogReader:
         # Inside torchrun's list the exception belongs to the failure that is being told.
         raised = self._tracebacks.take(line) if told is None else None
         if raised is None and event is None and told is None:
-            event = self._exits.take(line) or bare(line)
+            quoted = bool(self.tail) and self.tail[-1][:1].isspace()  # the end of a traceback that was none of a fault
+            event = self._exits.take(line) or (None if quoted else bare(line))
         if told is not None and event and _waited(event):
             self._because = event.kind
         if raised and event:
