@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -37,6 +38,16 @@ def step():
     return sum(range(100_000))
 while True:
     step()
+"""
+CALLS_BACK = """
+import sqlite3
+base = sqlite3.connect(":memory:")
+base.create_function("score", 1, lambda value: sum(range(value % 500)))
+print("runs", flush=True)
+while True:
+    base.execute(
+        "with recursive t(n) as (select 1 union all select n+1 from t where n<20000) select sum(score(n)) from t"
+    ).fetchall()
 """
 WAITS = """
 import time
@@ -76,7 +87,7 @@ def test_a_thread_that_holds_the_lock_is_seen_beside_one_that_trains(
     python: str, start: Callable[[str, int], int], tool: str
 ) -> None:
     pids = {start(SHIPS, 0), start(TRAINS, 1)}
-    found = {(one.rank, one.lock): one for one in facts(python, tool).profiles if one.pid in pids}
+    found = {(one.rank, one.lock): one for one in facts(python, tool).profiles if one.pid in pids and not one.native}
     assert set(found) == {(0, False), (0, True), (1, False), (1, True)}
     ships, trains = found[0, True].profile, found[1, True].profile
     assert ships is not None and trains is not None and ships.lock and ships.rank == 0
@@ -97,11 +108,27 @@ def test_the_lock_is_the_cause_where_it_is_held_most_of_the_time(start: Callable
     assert "ship (" in first.says
 
 
+@pytest.mark.skipif(not shutil.which("perf"), reason="no perf here")
+def test_an_extension_that_calls_back_into_python_is_seen_by_its_native_frames(
+    start: Callable[[str, int], int], tool: str
+) -> None:
+    pid = start(CALLS_BACK, 0)
+    reading = interpret(PROBE, capture_here(PROBE, sys.executable, path=tool))
+    one = next(one for one in reading.facts.profiles if one.pid == pid and one.native)
+    if "paranoid" in one.why:
+        pytest.skip(one.why)
+    assert one.profile is not None and one.profile.native, one.why
+    ((extension, count), *_) = one.profile.callbacks
+    assert "sqlite" in extension and count > 0.5 * one.profile.total > 10
+    first = diagnose([seen(reading, "n1/rank.profiles")]).verdict.hypothesis
+    assert (first.cause, first.subject.get("rank")) == ("cpu.native_callback", 0)
+
+
 def test_a_rank_that_only_waits_has_no_samples_and_no_blame(start: Callable[[str, int], int], tool: str) -> None:
     pid = start(WAITS, 1)
     until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S", 10, "it sleeps")
     reading = interpret(PROBE, capture_here(PROBE, sys.executable, path=tool))
-    mine = [one for one in reading.facts.profiles if one.pid == pid]
+    mine = [one for one in reading.facts.profiles if one.pid == pid and not one.native]
     assert [(one.profile, one.why) for one in mine] == [
         (None, "no thread of it ran while it was sampled: it waits")
     ] * 2

@@ -76,6 +76,8 @@ def profiles(facts: Any) -> list[Drawable]:
 
 def _of(one: dict[str, Any]) -> str:
     who = f"process {one['pid']}" if one["rank"] is None else f"rank {one['rank']}"
+    if one.get("native"):
+        return f"{who}, native code"
     return f"{who}, holder of the lock" if one["lock"] else f"{who}, running threads"
 
 

@@ -47,6 +47,7 @@ INTERPRETER = ("python", "libpython", "_pyeval", "pyobject", "_pyobject", "pyvec
 # A C function that ctypes was given a Python function for: what Python called through libffi calls it back.
 CLOSURES = ("closure_fcn", "_CallPythonObject", "ffi_closure")
 CALLED_BY_FFI = ("ffi_call", "_call_function_pointer", "_ctypes_callproc")
+LOOP = ("_PyEval_EvalFrameDefault", "_PyEval_EvalFrame ", "PyEval_EvalFrameEx")
 TORCH = ("libtorch", "libc10", "_C.", "torch::", "at::", "c10::", "THP")
 
 
@@ -216,8 +217,9 @@ def callback(frames: list[str]) -> tuple[str, str] | None:
         return closed
     above = False
     extension = ""
+    native = not any(map(_is_python, frames))  # then the interpreter's loop stands for the Python that it runs
     for frame in frames:
-        if _is_python(frame):
+        if _is_python(frame) or (native and frame.startswith(LOOP)):
             if extension:
                 return extension, clean(frame)[:120]
             above = True

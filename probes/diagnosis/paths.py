@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence
+from probes.diagnosis.profiled import profiles
 from probes.diagnosis.ranking import Ranked
 from probes.diagnosis.times import times_of
 
@@ -182,7 +183,7 @@ def _looked_twice(evidence: Evidence) -> bool:
 
 
 def _profiled(evidence: Evidence) -> bool:
-    return any(seen.facts.native for seen in evidence.of("rank.profile"))
+    return any(seen.facts.native for seen in profiles(evidence))
 
 
 def _arrivals(evidence: Evidence) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from probes.catalog._profile import callback
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView
+from probes.diagnosis.profiled import profiles
 from probes.diagnosis.suspects import shared
 from probes.diagnosis.whose import rank_of
 
@@ -23,7 +24,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from looked
     if not any("callbacks_in_looks" in one.signals for one in looked):  # else it is the same once more
         yield from _in_perf(evidence)
-    for seen in evidence.of("rank.profile"):
+    for seen in profiles(evidence):
         profile, rank = seen.facts, rank_of(evidence, seen)
         for name, count in profile.callbacks[:1]:
             if count < MOST_SAMPLES * profile.total:
