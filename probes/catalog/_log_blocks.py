@@ -108,6 +108,26 @@ def _traceback(block: _Open, line: Line, name: str, message: str) -> LogEvent:
     return dataclasses.replace(found, more=more, at=at, last_at=at, clock=line.clock or block.line.clock)
 
 
+# Of an exception that a wrapper or a person wrote down in one line, without where it arose: `KeyError: 'input_ids'`.
+_BARE = re.compile(
+    r"(?:(?:rank[ =:#]?(?P<rank>\d{1,7})|ERROR|FATAL|CRITICAL|(?i:uncaught|unhandled)(?i: exception)?)"
+    r"[:|,\])-]{0,2} {1,3}){0,2}"
+    r"(?:[a-z_][\w.]{0,60}\.)?(?P<name>(?:Value|Key|Type|Index|Runtime|Attribute|FileNotFound|OS|ZeroDivision|Assertion|UnicodeDecode|JSONDecode"
+    r"|NotImplemented|ModuleNotFound|Import|Memory|Permission|Recursion|UnboundLocal|Name|Overflow|Lookup"
+    r"|FloatingPoint|IsADirectory|NotADirectory|Unpickling|Pickle)Error)(?:: (?P<message>.{0,400})|\s{0,4}$)"
+)
+
+
+def bare(line: Line) -> LogEvent | None:
+    found = _BARE.match(line.text) if "Error" in line.text[:160] else None
+    if found is None:
+        return None
+    rank = {"rank": found["rank"]} if found["rank"] else {}
+    told = event("traceback", line, {"name": found["name"], **rank})
+    message = {"message": clean(found["message"])[:200]} if found["message"] else {}
+    return dataclasses.replace(told, more={**told.more, **message, "bare": 1})
+
+
 def _place(frames: list[tuple[str, str, str]]) -> dict[str, str]:
     """The last frame in the user's code, else the last at all."""
     own = [frame for frame in frames if not _LIBRARY.search(frame[0])]

@@ -17,6 +17,11 @@ MOST_ROWS = 400  # at either end: srun tells of the ends of its tasks last
 MOST_TASKS = 4096
 LABEL = re.compile(r" {0,7}(\d{1,7}): ?")
 _LABELLED = re.compile(r" {0,7}\d{1,7}: ")
+# `rank 9: ...`, `Rank=3 | ...`: people's own marks. Not "Rank 3: found NaN in", Megatron's, nor a rank and its values
+SPOKEN = re.compile(
+    r"(?i:\(?(?:global )?rank[ _=#]{0,2})(\d{1,7})(?:\):?|:|>| \|| -)(?: |$)"
+    r"(?!found NaN|\s{0,8}-?\d[\d., ]{0,200}(?:[A-Za-z%/]{1,6})?(?: ?\(.{0,60})?$)"
+)
 _OF_SRUN = ("srun: ", "slurmstepd: ", "$ ", "+ ", "#")
 _LAUNCHER = re.compile(
     r"torch(?:[./]distributed)?[./](?:run|launch|elastic|launcher)\b|\btorchrun\b|\blocal_rank: \d"

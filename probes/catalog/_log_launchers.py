@@ -31,8 +31,21 @@ SHAPES = (
     shape(
         "scheduler_kill",
         "DUE TO",
-        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40}) ON (?P<peer>\S{1,120}) CANCELLED AT .{1,40}? "
+        r"(?:STEP|JOB) (?P<step>[\w.+]{1,40})(?: ON (?P<peer>\S{1,120}))? CANCELLED(?: AT .{1,40}?)? "
         r"DUE TO (?P<name>[A-Z ]{3,60})",
+    ),
+    shape(
+        "scheduler_kill",
+        "exceeded",
+        r"(?i:\b(?:job|step)\b.{0,60}?\bexceeded (?:its |the )?(?:time ?limit|wall ?(?:clock|time)))",
+        name="TIME LIMIT",
+    ),
+    shape(
+        "scheduler_kill",
+        "limit",
+        r"(?i:(?:\bwall ?(?:clock )?time|\b(?:job|slurm|scheduler|queue)\b.{0,20}?\btime) ?limit"
+        r" (?:was |has been |is )?(?:reached|exceeded|hit))",
+        name="TIME LIMIT",
     ),
     shape(
         "scheduler_kill",
@@ -101,6 +114,16 @@ SHAPES = (
     # Megatron-LM with --exit-signal-handler, which then saves and ends
     shape("agent_signal", "exiting program after receiving", r"exiting program after receiving (?P<name>SIG\w{2,8})"),
     shape("agent_signal", "Detected KeyboardInterrupt", name="SIGINT"),  # Lightning
+    # A program that is told to end, as it says itself: "received SIGINT, shutting down", "got signal SIGTERM, exiting"
+    *(
+        shape(
+            "agent_signal",
+            word,
+            rf"(?i:\b(?:received|got|caught)(?: signal)?(?:(?: number)? \d{{1,2}})?:? \(?)(?P<name>{word})\b\)?"
+            r"(?=\W{0,4}(?i:.{0,40}?(?:shut|stop|exit|terminat|ending|quit|clean|tear)))",
+        )
+        for word in ("SIGINT", "SIGTERM")
+    ),
     shape("agent_signal", "got signal", r"SignalException: Process (?P<pid>\d{1,9}) got signal: (?P<name>\d{1,2})"),
     shape(
         "ranks_restarted",
@@ -176,6 +199,27 @@ SHAPES = (
         "crashed with exit code",
         r"Rank (?P<about>\d{1,7}) crashed with exit code (?P<code>-?\d{1,4})",
     ),
+    # As people and small launchers tell it: "rank 10 (pid 8123) exited with signal 11 (SIGSEGV)"
+    *(
+        shape(
+            "torchrun_failure",
+            word,
+            rf"(?i:\brank[ =:#]{{0,2}}(?P<about>\d{{1,7}})\b[^\n,;]{{0,60}}?\b{word}\b[^\n,;]{{0,40}}?)"
+            r"(?:(?i:signal)[ :=]{1,2}(?P<signal>\d{1,2})\b|(?i:(?:code|status)[ :=]{1,2})(?P<code>-?[1-9]\d{0,2})\b"
+            r"|(?P<name>SIG(?:SEGV|KILL|ABRT|BUS|FPE|ILL|TERM))\b)",
+        )
+        for word in ("exited", "died", "terminated", "killed", "crashed", "ended")
+    ),
+    *(  # the same where the rank stands in front of the line
+        shape(
+            "torchrun_failure",
+            word,
+            rf"^\W{{0,3}}(?:\w{{1,20}} ){{0,2}}(?P<spoken>{word}) (?i:with |by |on )?(?i:exit )?"
+            r"(?:(?i:signal)[ :=]{1,2}(?P<signal>\d{1,2})\b|(?i:(?:code|status)[ :=]{1,2})(?P<code>-?[1-9]\d{0,2})\b"
+            r"|(?P<name>SIG(?:SEGV|KILL|ABRT|BUS|FPE|ILL|TERM))\b)",
+        )
+        for word in ("exited", "died", "terminated", "killed", "crashed")
+    ),
     # Ray: what a worker's node says of its end (raylet, and ActorDiedError)
     shape(
         "torchrun_failure",
@@ -214,7 +258,8 @@ def marked(found: LogEvent) -> LogEvent:
         code = -sent if isinstance(sent, int) else found.code
         if code is None and found.name.startswith("SIG"):  # as torch.multiprocessing tells it
             code = -getattr(signals.Signals, found.name, signals.SIGKILL)
-        return dataclasses.replace(found, rank=None, code=code, secondary=code == -15)
+        about = found.about or ((found.rank,) if "spoken" in found.more and found.rank is not None else ())
+        return dataclasses.replace(found, rank=None, about=about, code=code, secondary=code == -15)
     return found
 
 

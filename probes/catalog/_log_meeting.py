@@ -68,8 +68,16 @@ SHAPES = (
     ),
     shape(
         "rendezvous",
-        "worker_count",
-        r"store based barrier on rank: \d{1,7}.{0,200}?world_size=(?P<world>\d{1,7}), worker_count=(?P<joined>\d{1,7})",
+        "store based barrier",
+        r"(?i:timed out|timeout|failed).{0,80}store based barrier on rank:? \d{1,7}.{0,200}?"
+        r"world_size=(?P<world>\d{1,7}), (?:worker_count|num_workers_joined)=(?P<joined>\d{1,7})",
+        name="members missing",
+    ),
+    shape(
+        "rendezvous",
+        "endezvous",
+        r"(?i:\brendezvous\b.{0,60}?(?:timed out|timeout|time-out).{0,80}?)"
+        r"(?P<joined>\d{1,7}) ?(?:/|of) ?(?P<world>\d{1,7}) (?:nodes|workers|agents|members|ranks)",
         name="members missing",
     ),
     shape("rendezvous", "EADDRINUSE"),

@@ -1,5 +1,5 @@
-"""Lines of the program: CUDA errors, crashes, full disks, the data loader, NaN, progress. Its launchers and schedulers
-are told in _log_launchers.py.
+"""Lines of the program: crashes, full disks, the data loader, NaN, progress. Errors of CUDA are told in _log_cuda.py,
+its launchers and schedulers in _log_launchers.py.
 
 Source   torch (c10/cuda, utils/data), CPython's faulthandler, Megatron-LM (training.py), tqdm, recorded runs
 Units    none
@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from probes.catalog import _log_launchers, _log_phases, _log_room
+from probes.catalog import _log_cuda, _log_launchers, _log_phases, _log_room
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_phases import wait_ms
@@ -20,40 +20,6 @@ from probes.catalog._log_shapes import first, shape
 
 NAN_CHECK = "NaN check"
 ENDS_ON_NAN = "ends on NaN"
-
-_CUDA = (
-    shape(
-        "cuda_error",
-        "out of memory",
-        r"(?P<name>(?:CUDA|HIP) out of memory)\.(?: Tried to allocate (?P<asked>[\d.]{1,12} \w{1,5}))?",
-    ),
-    shape("cuda_error", " error: ", r"(?:CUDA|HIP) (?:driver )?error: (?P<name>[\w (),'/:-]{3,160})"),
-    shape("cuda_error", "cudaGetDeviceCount", r"Error (?P<code>\d{1,4}): (?P<name>[\w ,'-]{3,100})"),
-    shape("cuda_error", "driver on your system", r"(?P<name>driver on your system is too old) \(found version"),
-    shape(
-        "cuda_error",
-        "requirement error",
-        r"nvidia-container-cli: requirement error: (?P<name>unsatisfied condition: [\w<>=., ]{3,80})",
-    ),
-    shape("cuda_error", "GPU is lost", r"(?P<name>GPU is lost)"),
-    shape("cuda_error", "Out of memory while", r"(?P<name>Out of memory) while (?:trying to allocate|allocating)"),
-    shape("cuda_error", "OUT_OF_MEMORY", r"(?P<name>(?:CUDA_ERROR|HSA_STATUS_ERROR)_OUT_OF_(?:MEMORY|RESOURCES))"),
-    shape("cuda_error", "OutOfMemory", r"(?P<name>(?:cudaError|hipError)(?:Memory|OutOfMemory)\w{0,12})"),
-    # ROCm's runtime, when it ends the process
-    shape("cuda_error", "Memory access fault by GPU", r"(?P<name>Memory access fault by GPU)"),
-    shape("cuda_error", "HW Exception by GPU", r"HW Exception by GPU [^\n]{1,60}reason ?: ?(?P<name>[\w ]{3,40})"),
-    shape("cuda_error", "HSA_STATUS_ERROR_", r"aborting with error ?: ?(?P<name>HSA_STATUS_ERROR_\w{3,50})"),
-    # compute-sanitizer, cuda-memcheck and cuda-gdb
-    shape("cuda_error", "Invalid __", r"(?P<name>Invalid __(?:global|shared|local)__ (?:read|write|atomic))"),
-    shape(
-        "cuda_error",
-        "Program hit ",
-        r'Program hit [^"\n]{1,80}\(error (?P<code>\d{1,4})\) due to "(?P<name>[^"]{3,100})"',
-    ),
-    shape("cuda_error", "CUDA Exception: ", r"CUDA Exception: (?P<name>[A-Z][\w -]{3,60})"),
-    shape("cuda_error", "CUDA_EXCEPTION_", r"CUDA_EXCEPTION_\d{1,2}, (?P<name>[A-Z][\w -]{3,60})"),
-    shape("cuda_error", "_STATUS_", r"(?P<name>(?:CUBLAS|CUDNN|CUSPARSE|CUFFT)_STATUS_\w{3,40})"),
-)
 
 _CRASHES = (
     shape("fatal_signal", "Fatal Python error", r"Fatal Python error: (?P<name>[\w ]{2,60})"),
@@ -139,6 +105,7 @@ _SHORT = (
 # Words of who prepares data and counts it: "tokenizing: 200/100000 documents", "Preprocessed 4000 of 90000".
 _PREPARES = (
     r"\b(?P<name>(?i:(?:tokeni[sz]|preprocess|indexing|packing|evaluat|validat)\w{0,4}|e?val))\b[^\d\n]{0,60}"
+    r"(?:\d{1,3}(?:\.\d{1,3})?%[^\d\n]{1,6})?"
     r"(?P<done>\d[\d,.]{0,14}[kMGT]?) ?(?:/|of) ?(?P<total>\d[\d,.]{0,14}[kMGT]?)"
 )
 _SAVE = (
@@ -213,15 +180,17 @@ _WORDS = (
     ),
     *(
         shape("progress", word, _PREPARES)
-        for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat", "val ")
+        for word in ("okeni", "reprocess", "ndexing", "acking", "valuat", "alidat", "val ", "val:")
     ),
     shape("progress", "batch=", r"^\[(?P<name>batch)=(?P<seq>\d{1,12})/\d{1,12}\]:"),  # Composer
     *(shape("progress", word, _STEP) for word in ("step", "Step", "iter", "Iter", "poch")),
-    *(shape("progress", word, _SHORT) for word in ("it=", "s=", "upd", "atch")),
+    *(shape("progress", word, _SHORT) for word in ("it=", "it ", "s=", "upd", "atch")),
     *_log_phases.SHAPES,
 )
 
-SHAPES = _CUDA + _log_launchers.SHAPES + _CRASHES + _log_room.SHARED + _LOADER + _log_room.DISK + _SYSTEM + _WORDS
+SHAPES = (
+    _log_cuda.SHAPES + _log_launchers.SHAPES + _CRASHES + _log_room.SHARED + _LOADER + _log_room.DISK + _SYSTEM + _WORDS
+)
 # What ends a process, as faulthandler, srun and the shell name it. signal(7)
 SIGNALS = {"segmentation fault": -11, "sigsegv": -11, "aborted": -6, "sigabrt": -6, "bus error": -7, "sigbus": -7,
     "killed": -9, "sigkill": -9, "illegal instruction": -4, "sigill": -4, "sigfpe": -8, "terminated": -15}  # fmt: skip

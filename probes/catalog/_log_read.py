@@ -15,8 +15,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from probes.catalog import _log_nccl, _log_python, _log_torch
-from probes.catalog._log_blocks import Blamed, Chain, Failures, Tracebacks, of_error_file
+from probes.catalog._log_blocks import Blamed, Chain, Failures, Tracebacks, bare, of_error_file
 from probes.catalog._log_events import LogEvent
+from probes.catalog._log_exits import Exits
 from probes.catalog._log_lines import Line, Zone, log_lines
 from probes.catalog._log_runs import Runs
 from probes.catalog._log_tally import Tally
@@ -38,7 +39,14 @@ _AN_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Exception|exception)\b")
 # Ray: where each worker of a job began, and of which worker it tells an exception.
 _PLACED = re.compile(r"\bpid=(\d{1,10})\) world_rank=(\d{1,7})\b")
 _REMOTE = re.compile(r"\bray::[\w.:<>-]{1,160}\(\) \(pid=(\d{1,10}), ip=([0-9a-f.:]{1,45})")
+_SAID = re.compile(r"(?<!communicator was aborted on )\b(?i:rank)[ =:#]{0,2}(\d{1,7})\b")
 _GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
+
+
+def _spoken(event: LogEvent) -> LogEvent:
+    """With the one rank that a line names which no writer marked: "CUDA out of memory on rank 5"."""
+    ranks = set(_SAID.findall(event.text)) if event.rank is None and event.kind == "cuda_error" else set()
+    return dataclasses.replace(event, rank=int(ranks.pop())) if len(ranks) == 1 else event
 
 
 def _written_by(event: LogEvent, line: Line) -> LogEvent:
@@ -64,6 +72,7 @@ class LogReader:
         self._tracebacks = Tracebacks()
         self._chain = Chain()
         self._failures = Failures(zone)
+        self._exits = Exits()
         self._timings = Timings()
         self._runs = Runs()
         self._blamed = Blamed()
@@ -86,12 +95,15 @@ class LogReader:
         event = self._blamed.mark(_log_torch.read(line) or _log_nccl.read(line) or _log_python.read(line))
         # Inside torchrun's list the exception belongs to the failure that is being told.
         raised = self._tracebacks.take(line) if told is None else None
+        if raised is None and event is None and told is None:
+            quoted = bool(self.tail) and self.tail[-1][:1].isspace()  # the end of a traceback that was none of a fault
+            event = self._exits.take(line) or (None if quoted else bare(line))
         if told is not None and event and _waited(event):
             self._because = event.kind
         if raised and event:
             more, secondary = {**raised.more, "because": event.kind}, raised.secondary or _waited(event)
             raised = dataclasses.replace(raised, secondary=secondary, more=more)
-        event = _written_by(event, line) if event else None
+        event = _written_by(_spoken(event), line) if event else None
         for one in self._chain.take(line, _written_by(raised, line) if raised else None):
             self._add(one)
         if event and line.piece and event.kind in ("progress", "nan"):

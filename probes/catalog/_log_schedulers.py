@@ -77,6 +77,13 @@ SHAPES = (
         r"Kind:SPOT_ITN\b(?:.{0,400}?NodeName:(?P<peer>[\w.-]{1,120}))?",
         name="taken away",
     ),
+    # What kubectl says when somebody deletes a job
+    shape(
+        "scheduler_kill",
+        " deleted",
+        r"\b(?:pytorchjob|mpijob|trainjob|rayjob|jobset|job|vcjob)[\w.]{0,40}(?:/| \")[\w.-]{1,80}\"? deleted",
+        name="CANCELLED",
+    ),
     shape("scheduler_kill", "TERM_MEMLIMIT", name=KILLED),
     shape("scheduler_kill", "TERM_SWAP", r"\bTERM_SWAP(?:LIMIT)?\b", name=KILLED),
     # Ray: JobInfo of a job that was stopped (dashboard/modules/job/common.py)
@@ -116,11 +123,13 @@ SHAPES = (
             "scheduler_kill",
             word,
             r"(?i:\bcancell?ation request(?:ed)? (?:received )?(?:from|by) (?:the )?user"
-            r"|\b(?:cancell?ed|aborted|stopped|killed|terminated) by (?:the )?user\b"
+            r"|\b(?:cancell?ed|aborted|stopped|killed|terminated) by "
+            r"(?:(?:the )?(?:user|owner|operator|admin\w{0,10})\b"
+            r"|uid \d{1,10}\b|root\b)"
             r"|\b(?:job|run|experiment|workload|trial) (?:was |has been |is |got )?(?:manually )?cancell?ed\b)",
             name="CANCELLED",
         )
-        for word in ("ancel", "by user", "by the user")
+        for word in ("ancel", "ANCEL", "by user", "by the user")
     ),
     shape("scheduler_kill", "TERM_RUNLIMIT", name="TIME LIMIT"),
     shape("scheduler_kill", "TERM_DEADLINE", name="TIME LIMIT"),

@@ -2,7 +2,7 @@
 
     GPU relative performance:                                   nvidia-resiliency-ext, Megatron Bridge, NeMo
       Rank=76 Node=h100-001 Score=0.62                          the share of the best rank's speed
-    ... worse relative performance. Affected ranks: [76]
+    ... worse relative performance. Affected ranks: [76]        or {StragglerId(rank=76, node='h100-001')}
     MnRtt/Rnk: 1446.49ms/13 | MxRtt/Rnk: 1570.32ms/30 | ...     Megatron-LM --log-straggler
     (min, max) time across ranks (ms):                          Megatron-LM timers: that one is late, not which
         forward-compute ......: (1327.67, 1876.75)
@@ -30,7 +30,11 @@ SLOW = 0.85  # judgement: of the usual speed; NVRx itself warns below 0.7
 LEAST = 3  # reports of extremes; fewer are no pattern
 _HEAD = re.compile(r"(?i:gpu|section|kernel)\w{0,3} (?i:relative|individual) performance\b")
 _SCORE = re.compile(r"Rank=(\d{1,7})(?: Node=([\w.-]{1,80}))? Score=(\d(?:\.\d{1,4})?)")
-_AFFECTED = re.compile(r"(?i:performance)\b[^\n\[{]{0,80}[Aa]ffected ranks: ?[\[{]([\d, ]{1,400})[\]}]")
+_AFFECTED = re.compile(
+    r"(?i:performance)\b[^\n\[{]{0,80}[Aa]ffected ranks: ?"
+    r"[\[{]((?:[\d, ]|StragglerId\([\w='\". ,-]{1,160}\)){1,400})[\]}]"
+)
+_ONE = re.compile(r"rank=(\d{1,7})(?:, ?node=['\"]?([\w.-]{1,80}))?|(?<![\w=.-])(\d{1,7})(?=[\s,]|$)")
 _RTT = re.compile(r"MnRtt/Rnk: (\d{1,9}\.\d{1,4})ms/(\d{1,7}) \| MxRtt/Rnk: (\d{1,9}\.\d{1,4})ms/(\d{1,7})")
 _EXTREMES = re.compile(r"\(min, max\) time across ranks \((ms|s)\):")
 _TIMER = re.compile(
@@ -68,9 +72,11 @@ class Stragglers:
         if "Score=" in text:
             return self._score(line)
         if "ffected ranks" in text and (told := _AFFECTED.search(text)):
-            for rank in map(int, re.findall(r"\d{1,7}", told[1])):
+            for one in _ONE.finditer(told[1]):
+                rank = int(one[1] or one[3])
                 if len(self._affected) < MANY:
                     self._affected[rank] = self._affected.get(rank, 0) + 1
+                    self._nodes |= {rank: clean(one[2])} if one[2] else {}
             self._line = line
             return True
         if "MxRtt/Rnk" in text and (rtt := _RTT.search(text)) and float(rtt[1]) > 0:

@@ -105,7 +105,7 @@ class Timings:
         for rank, part, timer, seconds in cells or ():
             self._in_tables.add(rank)
             self._add(rank, part, seconds, line, timer)
-        if cells is None and len(text) < 2000 and (_MEANT.search(text) or "ank" in text):
+        if cells is None and len(text) < 2000 and (line.rank is not None or _MEANT.search(text) or "ank" in text):
             self._step(line)
 
     def _row(self, line: Line) -> bool:
@@ -157,9 +157,11 @@ class Timings:
 
     def end(self) -> list[LogEvent]:
         found = self._stragglers.end()
+        once = {rank for rank, times in self._times.items() if max(map(len, times.values())) < LEAST}
+        listed = len(once) >= LEAST and None not in once and len(once) == len(self._times)  # a line for each rank
         for rank, times in self._times.items():
             count = max(map(len, times.values()))
-            if count < LEAST and rank not in self._in_tables:
+            if count < LEAST and rank not in self._in_tables and not listed:
                 continue
             line = dataclasses.replace(self._lines[rank], rank=rank)
             parts = _parts(times)

@@ -31,15 +31,29 @@ _WATCHDOG = (
     shape(
         "watchdog_timeout",
         "ran for ",
-        rf"WorkNCCL\((?:SeqNum=(?P<seq>{_N}), )?OpType=(?P<op>\w{{1,60}})"
-        rf"(?:, NumelIn=(?P<size>{_N}), NumelOut=(?P<size_out>{_N}))?, Timeout\(ms\)=(?P<timeout_ms>{_N})\)"
-        rf" ran for (?P<ran_ms>{_N}) milliseconds",
+        rf"WorkNCCL\((?:Seq(?:Num)?=(?P<seq>{_N}),? ?)?OpType=(?P<op>\w{{1,60}})"
+        rf"(?:,? NumelIn=(?P<size>{_N}),? NumelOut=(?P<size_out>{_N}))?(?:,? Timeout\(ms\)=(?P<timeout_ms>{_N}))?\)"
+        rf",? ran for (?P<ran_ms>{_N}) ?(?:ms|milliseconds)\b",
+    ),
+    # As people copy it: the work behind the time, or without one
+    shape(
+        "watchdog_timeout",
+        "WorkNCCL(",
+        rf"(?=.{{0,600}}(?:ran for (?P<ran_ms>{_N}) ?(?:ms|milliseconds)|(?i:timed out|timeout|time-out)\b(?!\()))"
+        rf".{{0,400}}?WorkNCCL\((?:Seq(?:Num)?=(?P<seq>{_N}),? ?)?OpType=(?P<op>\w{{1,60}})"
+        rf"(?:,? NumelIn=(?P<size>{_N}),? NumelOut=(?P<size_out>{_N}))?(?:,? Timeout\(ms\)=(?P<timeout_ms>{_N}))?\)",
     ),
     shape(
         "watchdog_status",
         "last completed",
         rf"(?:work sequence id|at work|NCCL work): (?P<seq>-?{_N})"
         rf".{{0,20}}?last enqueued(?: NCCL)? work: (?P<enqueued>-?{_N}), last completed(?: NCCL)? work: "
+        rf"(?P<completed>-?{_N})",
+    ),
+    shape(  # the same without what stands before it
+        "watchdog_status",
+        "ast enqueued",
+        rf"^\W{{0,4}}[Ll]ast enqueued(?: NCCL)? work:? (?P<enqueued>-?{_N}), last completed(?: NCCL)? work:? "
         rf"(?P<completed>-?{_N})",
     ),
     shape(
@@ -74,6 +88,9 @@ _WATCHDOG = (
     shape("heartbeat", "Heartbeat monitor timed out"),
     shape("compiling", "torch._dynamo hit", r"torch\._dynamo hit config\.(?P<name>\w{3,60})"),
     shape("compiling", "Recompiling function", r"Recompiling function (?P<name>\S{1,120})"),
+    # torch/_inductor/compile_fx.py, with TORCH_LOGS=inductor
+    shape("compiling", "torchinductor done compiling", name=BUILT),
+    shape("compiling", "torchinductor compiling", r"torchinductor compiling (?P<name>\w{1,20}) graph"),
     shape("compiling", "Graph break", r"Graph break (?:in|from|:) ?(?P<name>[\w ]{2,60})"),
     # torch/utils/cpp_extension.py, and DeepSpeed's op_builder when it is done
     shape("compiling", "Building extension module", r"Building extension module (?P<name>\w{1,60})"),

@@ -69,7 +69,9 @@ def py_spy_text(text: str) -> tuple[ProcessStack, ...]:
     processes = []
     for pid, threads, errors in found:
         why = "" if threads else clean("; ".join(errors))[:300] or "py-spy printed no thread"
-        processes.append(_process(pid, "py-spy", [_spy_thread(head, frames, pid) for head, frames in threads], why))
+        processes.append(
+            _process(pid or None, "py-spy", [_spy_thread(head, frames, pid) for head, frames in threads], why)
+        )
     return tuple(processes)
 
 

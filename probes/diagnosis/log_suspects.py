@@ -12,10 +12,9 @@ from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import Job, quoted
 from probes.diagnosis.log_evidence import Said
 from probes.diagnosis.rules.watchdog_mismatch import by_group
-from probes.diagnosis.suspects import TOGETHER, Suspect, ranks_said
+from probes.diagnosis.suspects import TOGETHER, WORKS, Suspect, ranks_said
 
 IDLE, LESS, ABSENT, UNREAD = "idle_at_dump", "enqueued_less", "absent_from_waiting", "absent_unread"
-WORKS = {"checkpoint", "compile", "preprocessing"}  # what a rank that others wait for may be doing for minutes
 LONE_STACK = "elsewhere_by_lone_stack"
 
 

@@ -19,7 +19,8 @@ from probes.reference import rows
 WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of others
 PLACES = frozenset(("node", "rank", "gpu", "bus_id", "hca", "switch"))
 CLEARLY = 5.0  # judgement: a place of which so much less speaks is not meant
-PROGRAM = "gpu.app_fault"
+# Told by a log that often names no place -> causes which, on a node that is named, made it so.
+UNPLACED = {"gpu.app_fault": "gpu.", "fw.checkpoint_stall": "host.storage_stall"}
 MANY = 8  # judgement: what is weak at more nodes than this is said once
 
 
@@ -128,8 +129,9 @@ def _explained(one: Hypothesis, by: Hypothesis) -> bool:
     if one is by or one.cause not in explains().get(by.cause, ()):
         return False
     together = one.ranks & by.ranks if one.ranks and by.ranks else one.nodes & by.nodes
-    if one.cause == PROGRAM and one.nodes <= {""} and by.nodes - {""} and by.cause.startswith("gpu."):
-        together = by.nodes  # a rank that nothing places, and a node whose GPU fails: its errors of CUDA are from there
+    made = UNPLACED.get(one.cause)
+    if made and one.nodes <= {""} and by.nodes - {""} and by.cause.startswith(made):
+        together = by.nodes  # a rank that nothing places, and a node whose GPU or storage fails: it is from there
     if not together or _of_two_adapters(one, by):
         return False
     # An oddity takes over nothing. But where one rank is tells why that rank is late, however little it says alone.

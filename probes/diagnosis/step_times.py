@@ -72,6 +72,8 @@ def late_rank(times: dict[int | None, Parts]) -> Late | None:
     whole = not ranks and all(parts.wait is None for parts in told.values())
     if whole:  # steps that end in a collective take equally long: where they differ, each ends before it
         ranks = {rank: dataclasses.replace(parts, own=parts.total) for rank, parts in told.items() if parts.total}
+    if not ranks and len(told) >= RANKS and all(parts.wait is not None for parts in told.values()):
+        return _waits_least({rank: parts for rank, parts in told.items() if parts.wait is not None})
     waits_told = all(parts.wait is not None for parts in ranks.values())
     if len(ranks) < (2 if waits_told else RANKS):
         return None
@@ -92,6 +94,19 @@ def late_rank(times: dict[int | None, Parts]) -> Late | None:
     if mine is not None and waits:
         says += f"; it waits for {1000 * mine:.0f} ms, they for {1000 * statistics.median(waits):.0f} ms"
     return Late(slow, ranks[slow], gap, by_data, says, whole)
+
+
+def _waits_least(told: dict[int, Parts]) -> Late | None:
+    """Only how long each waits for the others is told: who hardly waits is the one that they wait for."""
+    by_wait = sorted(told, key=lambda rank: told[rank].wait or 0.0)
+    slow, others = by_wait[0], by_wait[1:]
+    mine, waits = told[slow].wait or 0.0, [told[rank].wait or 0.0 for rank in others]
+    usual = statistics.median(waits)
+    gap = usual - mine
+    if gap < LATE_S or mine > usual / 2 or usual - min(waits) > gap / 2 or gap < LATE * told[slow].step:
+        return None
+    says = f"rank {slow} waits for {1000 * mine:.0f} ms of each step, the others for {1000 * usual:.0f} ms"
+    return Late(slow, told[slow], gap, False, says)
 
 
 def starved(times: dict[int | None, Parts], share: float) -> list[tuple[int | None, Parts]]:

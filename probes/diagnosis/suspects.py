@@ -21,6 +21,7 @@ from probes.diagnosis.job import Job, RankView, quoted
 TOGETHER = {"collective", "p2p", "barrier", "backward", "store", "device sync", "native wait", "destroy", "start"}
 UNTOLD = {"user code", "unknown"}  # kinds of which nobody can say that they are not where the others are
 FOR_OTHERS = {"collective", "p2p", "barrier", "store", "start"}  # of these, what only another rank can end
+WORKS = {"checkpoint", "compile", "preprocessing"}  # what a rank that others wait for may be doing for minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,8 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
     within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER} or _at_one_line(waits)
     outside = [rank for rank in waits if rank not in within]
     proven = standing(evidence)
-    enough = len(within) >= (1 if proven else 2) * len(outside) or _by_node(job, within, outside)
+    sure = proven or all(_works_on(job.ranks[rank]) for rank in outside)
+    enough = len(within) >= (1 if sure else 2) * len(outside) or _by_node(job, within, outside)
     if not outside or not enough:
         return
     if evidence.stalls.moving or evidence.stalls.culprits or evidence.stalls.cycle:
@@ -246,6 +248,9 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
         return
     if not proven and _began_between(job, within):
         return
+    if not sure and not any((wait := waits[rank]) and wait.kind in FOR_OTHERS for rank in within):
+        # A backward pass ends by itself: who is a line further in the program is no later than the others.
+        outside = [rank for rank in outside if seen_twice(job.ranks[rank]) or not _in_program(waits[rank])]
     kinds = Counter(str(wait.kind) for rank, wait in waits.items() if rank in within and wait is not None)
     peers = Reason(
         f"{ranks_said(list(within))}: main thread in {kinds.most_common(1)[0][0]}",
@@ -262,6 +267,22 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
             (_elsewhere(view, proven),),
             waiting=waiting,
         )
+
+
+def _in_program(wait: Wait | None) -> bool:
+    return wait is None or wait.kind in UNTOLD
+
+
+def _works_on(view: RankView) -> bool:
+    """Whether a rank was seen twice or more, each time in what takes minutes: it has not just come from the others."""
+    stack = view.stack
+    return (
+        stack is not None
+        and bool(stack.earlier)
+        and view.waits is not None
+        and view.waits.kind in WORKS
+        and seen_twice(view)
+    )
 
 
 def _at_one_line(waits: Mapping[int, Wait | None]) -> set[int]:

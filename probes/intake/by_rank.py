@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from probes.core import lines_of
+from probes.intake.stacks_in_lines import stacks_in_lines
 
 MOST = 20_000
 SHORT = 6  # lines; judgement: what stands where a tool failed on a rank is no longer
@@ -49,7 +50,8 @@ def sections(text: str) -> list[tuple[int, str, str]]:
     told = [(rank, node, "\n".join(lines) + "\n") for rank, node, lines in found]
     tell = [bool(_TOLD.search(body[:20_000])) for _, _, body in told]
     short = all(ok or len(lines) <= SHORT for ok, (_, _, lines) in zip(tell, found, strict=True))
-    return told if sum(tell) > 1 and short and len({rank for rank, _, _ in told}) > 1 else []
+    by_headings = sum(tell) > 1 and short and len({rank for rank, _, _ in told}) > 1
+    return told if by_headings else stacks_in_lines(text)
 
 
 def names_a_rank(line: str) -> bool:

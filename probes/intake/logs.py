@@ -242,7 +242,12 @@ def _is_log(log: RankLog, head: str, place: Named) -> bool:
     if sum(steps) >= STEPS or len(_TRAINER.findall(head[:HEAD])) >= LEAST_STEPS:
         return True
     rows = [row for row in head[:HEAD].split("\n") if row][:200]
-    lossy = (one.count for one in log.events if one.kind == "progress" and one.seq is not None and "loss" in one.more)
+    lossy = (
+        one.count
+        for one in log.events
+        if (one.kind == "progress" and one.seq is not None and "loss" in one.more)
+        or (one.kind == "nan" and step_of(one.text) is not None)
+    )
     if 2 <= len(rows) <= sum(lossy):  # the last lines of a log: each a step with its loss
         return True
     lines = [line for row in rows for line in pieces(row, Zone())]

@@ -15,7 +15,7 @@ from probes.diagnosis.log_evidence import Said, listed, node_of, when, whom
 
 PROGRAM, MEMORY, NVLINK, SWITCH = "gpu.app_fault", "gpu.memory_error", "gpu.nvlink_error", "gpu.nvswitch_fabric"
 OFF_BUS, DRIVER = "gpu.fell_off_bus", "gpu.driver_hang"
-# Words of cudaGetErrorString -> cause, signal.
+# Words of cudaGetErrorString -> cause, signal. Those in small letters count in any.
 NAMES = (
     ("GPU is lost", OFF_BUS, "gpu_lost_told"),
     ("nvls.cc", SWITCH, "nvls_refused"),
@@ -23,6 +23,9 @@ NAMES = (
     ("NVLink", NVLINK, "nvlink_error_told"),
     ("device-side assert", PROGRAM, "assert_on_gpu"),
     ("illegal memory access", PROGRAM, "illegal_access"),
+    ("illegal_address", PROGRAM, "illegal_access"),
+    ("errorillegaladdress", PROGRAM, "illegal_access"),
+    ("errorassert", PROGRAM, "assert_on_gpu"),
     ("misaligned address", PROGRAM, "illegal_access"),
     ("invalid program counter", PROGRAM, "illegal_access"),
     ("illegal instruction", PROGRAM, "illegal_access"),
@@ -50,7 +53,8 @@ NAN_CHECKS = ("checkForNaN", "CheckForNaN", "nan_check")
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     found: list[tuple[Said, str, str]] = []
     for one in evidence.job.said("cuda_error"):
-        named = next((row for row in NAMES if row[0] in one[0].text), None)
+        text = one[0].text
+        named = next((row for row in NAMES if row[0] in text or (row[0].islower() and row[0] in text.lower())), None)
         nobodys = named is not None and named[1] == OFF_BUS and one[0].rank is None
         if named is not None and (named[1] == DRIVER or nobodys) and evidence.findings(*TOLD_BY_KERNEL):
             continue  # the kernel tells why

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
+from probes.diagnosis.log_evidence import Said
 
 FULL = "gpu.out_of_memory"
+LEAST = 2  # steps behind it; judgement: another rank may end its own step before all stand
 WORDS = (
     "out of memory",
     "out_of_memory",
@@ -19,7 +21,11 @@ WORDS = (
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    full = [one for one in evidence.job.said("cuda_error") if any(word in one[0].text.lower() for word in WORDS)]
+    full = [
+        one
+        for one in evidence.job.said("cuda_error")
+        if any(word in one[0].text.lower() for word in WORDS) and not _caught(evidence, one)
+    ]
     for event, log, seen in full[:1] if all(one[0].rank is None for one in full) else ():
         node = {"node": seen.node} if seen.node else {}
         says = f"A rank{f' on {seen.node}' if seen.node else ''} ran out of GPU memory"
@@ -35,6 +41,17 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             ranks=frozenset({event.rank}),
             nodes=frozenset({view.node}),
         )
+
+
+def _caught(evidence: Evidence, one: Said) -> bool:
+    """Whether who met it went on with its steps: it had caught it, and took a smaller batch."""
+    event, log, _ = one
+    steps = [
+        step
+        for step, other, _ in evidence.job.said("progress")
+        if other is log and step.rank in (event.rank, None) and step.last_place > event.last_place
+    ]
+    return bool(steps) and max(step.count for step in steps) >= LEAST
 
 
 def _signal(text: str) -> str:

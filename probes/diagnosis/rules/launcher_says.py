@@ -11,7 +11,7 @@ from dataclasses import replace
 from probes.diagnosis.cluster import POD_FAILED
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said, node_of, placed, rank_of, when
+from probes.diagnosis.log_evidence import node_of, placed, rank_of, when
 from probes.diagnosis.rules.rank_exited import (
     ENDS,
     EXITED,
@@ -22,6 +22,7 @@ from probes.diagnosis.rules.rank_exited import (
     of_others,
     own_exceptions,
     signal_name,
+    went_on,
 )
 
 RAY = "Worker exit type: SYSTEM_ERROR"  # its process is gone, and Ray does not know why
@@ -116,7 +117,7 @@ def _raised_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
         return
     for one in evidence.job.said("traceback"):
         event, log, _ = one
-        if event.rank is not None or of_others(replace(event, rank=0)) or _went_on(evidence, one):
+        if event.rank is not None or of_others(replace(event, rank=0)) or went_on(evidence, one):
             continue
         node = node_of(evidence, one)
         yield Hypothesis(
@@ -130,12 +131,6 @@ def _raised_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
             nodes=frozenset({node}),
         )
         return
-
-
-def _went_on(evidence: Evidence, one: Said) -> bool:
-    """Whether the log tells of work after it: then somebody caught it."""
-    place = one[0].last_place
-    return any(step[0].last_place > place for step in evidence.job.said("progress", "finished") if step[1] is one[1])
 
 
 RULE = Rule((EXITED,), judge)

@@ -30,6 +30,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if known or evidence.suspects:
         return  # stacks of ranks tell more
     proven = standing(evidence)
+    apart = len({one[2].kind for one in outside}) > 1 or not any(one[2].kind in FOR_OTHERS for one in within)
+    if apart and not proven:
+        return  # each elsewhere, or none in a call that only another ends: a step that goes on looks so
     for seen, stack, wait in outside if len({(one[0].node, one[1].pid) for one in some}) == len(some) else ():
         where = f" on {seen.node}" if seen.node else ""
         subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}

@@ -115,6 +115,8 @@ def _replicas(evidence: Evidence) -> _Parted:
     cured = cured or said.get((False, True))
     if (True, True) in said or (False not in apart and (True, False) not in said and not _only_said(said)):
         cured = None
+    if False not in apart and cured is not None and (True, False) in said:
+        apart[False] = ("two runs are compared: as it is, the ranks' parameters differ", said[True, False])
     began = any(first_equal.get(key, at) < at for key, at in first_apart.items() if not key[0])
     return _Parted(apart.get(False), cured, began)
 

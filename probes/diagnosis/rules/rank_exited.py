@@ -61,8 +61,21 @@ def aborted_at_exit(evidence: Evidence) -> set[int]:
 
 def own_exceptions(evidence: Evidence) -> list[Said]:
     """Tracebacks that are not about another rank's end, the earliest first by corrected time; those without last."""
-    found = [one for one in _ended_so(evidence) if not of_others(one[0])]
+    found = [
+        one for one in _ended_so(evidence) if not of_others(one[0]) and not (_told(one) and went_on(evidence, one))
+    ]
     return sorted(found, key=lambda one: at if (at := when(evidence, one)) is not None else float("inf"))
+
+
+def _told(one: Said) -> bool:
+    """Whether an exception stands in one line, without its traceback."""
+    return "bare" in one[0].more
+
+
+def went_on(evidence: Evidence, one: Said) -> bool:
+    """Whether the log tells of work after it: then somebody caught it."""
+    place = one[0].last_place
+    return any(step[0].last_place > place for step in evidence.job.said("progress", "finished") if step[1] is one[1])
 
 
 def _ended_so(evidence: Evidence) -> Iterator[Said]:
@@ -177,7 +190,8 @@ def _raised(evidence: Evidence) -> Iterator[Hypothesis]:
     for event, log, seen in exceptions:
         if event.rank is None or event.rank in told:
             continue
-        signals: tuple[str, ...] = ("own_exception",) if not told else ("exit_code",)
+        first = "exception_in_one_line" if _told((event, log, seen)) else "own_exception"
+        signals: tuple[str, ...] = (first,) if not told else ("exit_code",)
         signals += ("named_by_torchrun",) if event.rank in named else ()
         told.add(event.rank)
         place = f" at {event.where}" if event.where else ""
@@ -215,7 +229,7 @@ def _all_raised(evidence: Evidence, said: list[Said]) -> Hypothesis:
         {},
         f"{who[:1].upper()}{who[1:]} raised {event.name or 'an exception'}{place}, each by itself",
         tuple(quoted(*one) for one in said[:3]),
-        ("exception_on_all",),
+        ("exception_in_one_line",) if _told(said[0]) else ("exception_on_all",),
         would_change=("one of them clearly earlier than the others",),
         ranks=ranks,
         nodes=frozenset(evidence.job.view(rank).node for rank in ranks),

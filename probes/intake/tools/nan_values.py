@@ -2,6 +2,7 @@
 
     step,rank,grad_norm            Wall time,Step,Value          {"_step": 15, "train/loss": NaN}
     12,2,nan                       1796000.1,15,nan              rank 2: isnan(grad)=True  layers.11.w2
+    non-finite elements before the all-reduce, by rank:    a heading, below it `rank 2: 4096`
 
 Logs are read as logs: their lines tell it too, see _log_python.py. Errors: ParseError where nothing is NaN or infinite
 """
@@ -43,8 +44,18 @@ _LINE = re.compile(
     r"(?P<value>[-+]?(?:nan|inf)\b|-?\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)",
     re.I,
 )
+# Of a heading, below which each rank tells how many such values it has
+_NONE = r"\b(?:nans?|infs?|non-?finite)\b"
+_COUNTED = re.compile(
+    rf"(?i){_NONE}[^\n]{{0,80}}\b(?:per|by|of each) rank"
+    rf"|\b(?:count|number|elements|values|entries)\b[^\n]{{0,40}}{_NONE}"
+    rf"|{_NONE} (?:count|elements|values|entries|grad\w{{0,6}})"
+)
+_COUNT = re.compile(
+    r"\W{0,8}(?i:rank)[ _:=#]{0,3}(?P<rank>\d{1,6})\s{0,4}[:=|, \t]\s{0,8}(?P<count>\d{1,18})\s{0,4}\|?$"
+)
 _FINITE = re.compile(r"is_?finite", re.I)
-_HINT = re.compile(r"\bnan\b|is_?nan|\binf(?:inity)?\b|is_?finite|has_?(?:nan|inf)", re.I)
+_HINT = re.compile(r"non-?finite|\bnan\b|is_?nan|\binf(?:inity)?\b|is_?finite|has_?(?:nan|inf)", re.I)
 _INFINITE = re.compile(r"(?i)\binf(?:inity)?\b")
 _LIST = re.compile(r"\[\s{0,40}\{")  # of objects: "[rank0]: ..." begins like one
 
@@ -87,9 +98,14 @@ def _values(text: str) -> Iterator[NanValue]:
         return
     heads: list[str] = []
     mark = ""
+    counted = False
     for number, line in enumerate(lines_of(text, 2_000)):
         if number > MOST_ROWS:
             return
+        if counted and (count := _COUNT.match(line)):
+            yield NanValue("count", None, int(count["rank"]), int(count["count"]) > 0)
+            continue
+        counted = bool(_COUNTED.search(line)) or (counted and not line.strip())
         if check := _CHECK.search(line):
             true = check["value"].lower() in ("true", "yes", "1")
             bad = true != bool(_FINITE.search(check[0]))

@@ -2,6 +2,9 @@
 
     [rank1] hook order: layer3.w, layer2.w, layer1.w
     rank 0: buckets ready in order [2, 1, 0]
+    order in which gradients became ready:        a heading, then a line for each rank
+      rank 0: head, layers.1, layers.0
+    {"rank0": {"bucket_order": [3, 2, 1]}}
 
 Errors  ParseError where fewer than two ranks tell an order of one thing
 """
@@ -28,6 +31,10 @@ _ORDER = re.compile(
     rf"\b{_THING}\b[^\n:=\[]{{0,60}}?\b(?:order(?:ed)?|sequence|fired?|ready|registered)\b[^\n:=\[]{{0,40}}[:=\[]\s{{0,4}}(?P<items>[^\n]{{3,8000}})",
     re.I,
 )
+# A heading, and the line of one rank below it
+_HEADING = re.compile(r"(?i)\b(hook|bucket|param|grad|all[_-]?reduce|reduction|collective|group)\w{0,8}\b")
+_BELOW = re.compile(r"\W{0,8}(?P<who>rank[ _:=#]{0,3}\d{1,6})\W{0,2}[:=]\s{0,8}(?P<items>[^\n]{3,8000})", re.I)
+_KEY = re.compile(r"[\"\s]rank[ _-]?(\d{1,6})[\"\s]{0,2}:")
 _RANK = re.compile(r"\brank[ _:=#]{0,3}(\d{1,6})\b", re.I)
 _ITEM = re.compile(r"[\w./\[\]-]{1,160}")
 _ARROWS = re.compile(r"\s{0,3}(?:->|→|,|;|\s)\s{0,3}")
@@ -50,7 +57,14 @@ def named(facts: Orders, path: str) -> Orders:
 
 
 def _orders(text: str) -> Iterator[Order]:
-    for line in lines_of(text, 10_000):
+    heading = ""
+    for line in lines_of(_lined(text), 10_000):
+        below = _BELOW.match(line) if heading else None
+        if below is not None and not _ORDER.search(line):
+            line = f"{below['who']} {heading} order: {below['items']}"
+        elif below is None and line.strip():
+            head = _HEADING.search(line) if "order" in line.lower() else None
+            heading = ("params" if head[1].lower() == "grad" else f"{head[1]}s") if head else ""
         found = _ORDER.search(line)
         if found is None:
             continue
@@ -60,6 +74,13 @@ def _orders(text: str) -> Iterator[Order]:
         if 2 < len(items) <= MOST_ITEMS and len(set(items)) == len(items):
             thing = re.sub(r"[_ -]", "", found["thing"].lower()).rstrip("s")
             yield Order(thing[:20], int(rank[1]) if rank else None, tuple(clean(one)[:80] for one in items))
+
+
+def _lined(text: str) -> str:
+    """Of JSON with a key for each rank a line for each: `"rank0": {"bucket_order": [3, 2]}`."""
+    if text.lstrip()[:1] != "{" or not _KEY.search(text[:4096]):
+        return text
+    return _KEY.sub(r"\nrank \1 ", re.sub(r"[\"{}\s]{1,200}", " ", text.replace("_order", " order")))
 
 
 def findings(facts: Orders) -> list[Finding]:

@@ -21,21 +21,23 @@ from dataclasses import dataclass
 from probes.catalog._trace_report import Place, TraceReport
 from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
+from probes.intake.tools._rank_lines import keyed, spoken
 from probes.intake.tools._text import host_in, mentions, refuse
 
 MOST_ROWS = 100_000
 # What a head or a key is called -> what it tells. The first of ENTERED that is there counts.
 ENTERED = ("enqueued", "seq", "started")
+_LAST = r"(?:last[_ ]?)?(?:coll\w{0,8}[_ ])?"
 _KEYS = (
     ("rank", re.compile(r"(?:global[_ ]?)?rank(?:[_ ]?id)?")),
-    ("enqueued", re.compile(r"(?:last[_ ]?)?(?:enqueued|launched|entered)(?:[_ ](?:seq|coll\w{0,8}|work|op|id))?")),
+    ("enqueued", re.compile(rf"{_LAST}(?:enqueued|launched|entered)(?:[_ ](?:seq|coll\w{{0,8}}|work|op|id))?")),
     ("started", re.compile(r"(?:last[_ ]?)?started(?:[_ ](?:seq|coll\w{0,8}|work|id))?")),
-    ("completed", re.compile(r"(?:last[_ ]?)?(?:completed|finished|done|retired)(?:[_ ](?:seq|coll\w{0,8}|work|id))?")),
+    ("completed", re.compile(rf"{_LAST}(?:completed|finished|done|retired)(?:[_ ](?:seq|coll\w{{0,8}}|work|id))?")),
     (
         "seq",
         re.compile(
-            r"(?:last[_ ]?)?(?:coll\w{0,8}[_ ]?)?(?:seq(?:[_ ]?(?:id|no|num|number))?|sequence(?:[_ ]number)?"
-            r"|op[_ ]?count)"
+            r"(?:last[_ ]?)?(?:coll\w{0,8}[_ ]?)?(?:(?:seq(?:[_ ]?(?:id|no|num|number))?|sequence(?:[_ ]number)?)"
+            r"(?:[_ ](?:started|enqueued|launched|entered))?|op[_ ]?count)"
         ),
     ),
     ("op", re.compile(r"(?:last[_ ]?)?(?:op|op[_ ]?type|collective|operation|profiling[_ ]name|call)(?:[_ ]name)?")),
@@ -51,8 +53,9 @@ _PAIR = re.compile(
 )
 _WAITS = re.compile(r"started|scheduled|pending|running|waiting|in[_ ]?flight|timed?[_ ]?out|stuck|hang", re.I)
 _FREE = ("all_to_all", "alltoall", "scatter", "gather", "broadcast", "send", "recv", "barrier")
+_BY_NUMBER = re.compile(r"\{\s{0,20}\"\d{1,6}\"\s{0,4}:\s{0,4}\{")  # an object for each rank
 _LIST = re.compile(r"\[\s{0,40}\{")  # of objects: "[rank0]: ..." begins like one
-_FIT = ("enqueued", "seq", "opcount", "op_count", "profiling_name", "launched")
+_FIT = ("entered", "enqueued", "seq", "opcount", "op_count", "profiling_name", "launched")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,19 @@ class _Row:
 
 
 def fits(head: str, name: str) -> bool:
-    if not mentions(head, _FIT) or not mentions(head, ("rank",)) or "WorkNCCL(" in head:
+    if "WorkNCCL(" in head or not (mentions(head, ("rank",)) or _BY_NUMBER.match(head.lstrip()[:80])):
         return False
+    if not mentions(head, _FIT):
+        return bool(spoken(head))
     body = head.lstrip()
     if body[:1] in "[{" and ('"frames"' in head or '"pg_config"' in head or '"communicators"' in head):
         return False  # a dump, stacks, or RAS
-    return len({row.rank for row in _rows(head)}) > 1
+    return len({row.rank for row in _all_rows(head)}) > 1
 
 
 def read(text: str) -> TraceReport:
     by_group: dict[str, dict[int, _Row]] = {}
-    for row in _rows(text):
+    for row in _all_rows(text):
         there = by_group.setdefault(row.group, {}).get(row.rank)
         if there is None or row.entered >= there.entered:  # of a list of calls the last one
             by_group[row.group][row.rank] = row
@@ -109,6 +114,11 @@ def _place(group: str, rows: dict[int, _Row]) -> Place | None:
     return Place(group, furthest, op, late if not error else (), odd, error, expected, len(rows), state, "", "table")
 
 
+def _all_rows(text: str) -> list[_Row]:
+    """Rows that tell numbers of calls; where none does, lines that tell the call in which each rank waits."""
+    return list(_rows(text)) or [row for told in spoken(text) if (row := _row(told))]
+
+
 # Rows -------------------------------------------------------------------------------------------------------------
 
 
@@ -131,7 +141,8 @@ def _rows(text: str) -> Iterator[_Row]:
             if row := _row({key: cell for key, cell in zip(heads, cells, strict=True) if key}):
                 yield row
         elif told := _LINE.search(line):
-            pairs = {_key(one["key"].lower()): one["value"] for one in _PAIR.finditer(told["rest"])}
+            pairs = {_key(key): value for key, value in keyed(told["rest"]).items()}
+            pairs |= {_key(one["key"].lower()): one["value"] for one in _PAIR.finditer(told["rest"])}
             if row := _row(pairs | {"rank": told["rank"]}):
                 yield row
 
@@ -177,7 +188,11 @@ def _objects(body: str) -> Iterator[dict[str, object]]:
         return
     if isinstance(said, dict):
         lists = [one for one in said.values() if isinstance(one, list)]
-        by_rank = [one | {"rank": key} for key, one in said.items() if isinstance(one, dict) and key.isdecimal()]
+        by_rank = [
+            one | {"rank": number[1]}
+            for key, one in said.items()
+            if isinstance(one, dict) and (number := re.fullmatch(r"(?:rank[ _-]?)?(\d{1,6})", str(key), re.I))
+        ]
         said = by_rank or (lists[0] if len(lists) == 1 else [])
     yield from (one for one in said[:MOST_ROWS] if isinstance(one, dict))
 

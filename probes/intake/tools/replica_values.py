@@ -5,6 +5,7 @@
     param norm per rank: [81.22, 81.22, 81.19]               a list in the order of ranks
     {"step": 9, "rank": 3, "param_norm": 81.2}               one object a line; also tables with these heads
     rank 5 vs full: max abs diff 0.0305                      a comparison with one copy
+    | CUDA_LAUNCH_BLOCKING=1 | 0.0 |                         of a table of two runs, how far replicas part
 
 Gradients before they are reduced, losses and batches differ as they should: they are passed over. A line that tells
 CUDA_LAUNCH_BLOCKING=1 heads a run in which the host waits for each kernel.
@@ -65,12 +66,19 @@ _CURED = r"\b(?:never|not|no longer|goes? away|gone|disappears?|vanish\w{0,4}|fi
 _GONE = re.compile(
     rf"{_CURED}[^.\n]{{0,80}}CUDA_LAUNCH_BLOCKING\s?=\s?1|CUDA_LAUNCH_BLOCKING\s?=\s?1[^.\n]{{0,80}}{_CURED}", re.I
 )
+_PARTS = re.compile(
+    r"(?i)\b(?:diff\w{0,8}|mismatch\w{0,2}|drift|diverge\w{0,4})\b[^\n]{0,80}\b(?:rank|replica|cop(?:y|ies))"
+)
+_RUN = re.compile(
+    r"\W{0,4}(?P<run>[A-Za-z][^|:,\n]{1,80}?)\s{0,20}[|:,\s]\s{0,20}(?P<value>\d{1,9}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?)\s{0,8}\|?$"
+)
+_AS_IS = re.compile(r"(?i)\b(?:as (?:is|usual)|default|normal\w{0,2}|without|off|baseline|unset|plain)\b|=\s?0$")
 _ALSO = re.compile(r"\b(?:still|also|even|neither|too|same)\b", re.I)
 _SECTION = re.compile(r"[#=*>$-]{2,80}|\[?run\b|CUDA_LAUNCH_BLOCKING=0", re.I)
 
 
 def fits(head: str, name: str) -> bool:
-    if "CUDA_LAUNCH_BLOCKING" in head and any(map(is_cured, lines_of(head, MOST_LINE))):
+    if "CUDA_LAUNCH_BLOCKING" in head and (any(map(is_cured, lines_of(head, MOST_LINE))) or _compared(head)):
         return True
     if not (mentions(head, _HASHES) or (mentions(head, _NORMS) and mentions(head, _OF)) or mentions(head, ("diff",))):
         return False
@@ -83,7 +91,7 @@ def fits(head: str, name: str) -> bool:
 
 
 def read(text: str) -> Replicas:
-    values, said = _values(text), tuple(dict.fromkeys(_said(text)))
+    values, said = _values(text), tuple(dict.fromkeys([*_said(text), *_compared(text)]))
     if not values and not said:
         raise refuse("values of replicas with their ranks: hashes, checksums or norms of parameters", text)
     return Replicas(tuple(values), said)
@@ -95,6 +103,18 @@ def _said(text: str) -> Iterator[tuple[bool, bool]]:
             yield False, True
         elif NAME.search(line) and (one := _SAYS.search(line)):
             yield bool(one[1]), blocking
+
+
+def _compared(text: str) -> list[tuple[bool, bool]]:
+    """Two runs side by side: how far the replicas part as it is, and where the host waits for each kernel."""
+    if not _PARTS.search(text[:MOST_LINE]) or not BLOCKING.search(text):
+        return []
+    found = {}
+    for line in lines_of(text, 400):
+        told = _RUN.match(line)
+        if told is not None and (blocking := bool(BLOCKING.search(told["run"]))) | bool(_AS_IS.search(told["run"])):
+            found[blocking] = float(told["value"]) > 0
+    return [(True, False), (False, True)] if found == {False: True, True: False} else []
 
 
 def is_cured(line: str) -> bool:
