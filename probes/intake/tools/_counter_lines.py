@@ -81,7 +81,7 @@ class Lines:
     def _names(self) -> frozenset[str]:
         words: set[str] = set()
         for line in self._lines[:4000]:
-            words |= candidates(re.split(r"[\s,|]+", line.strip())[:6])
+            words |= candidates(re.split(r"[\s,|]+|:(?=[A-Za-z])", line.strip())[:6])
         return frozenset(alike(words))
 
     def _take(self, line: str) -> bool:
