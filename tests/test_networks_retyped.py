@@ -255,3 +255,14 @@ def test_a_line_of_nccl_with_only_its_host_before_it_is_that_hosts(tmp_path: Pat
     text = "".join(f"hz{n}: NCCL INFO GPU Direct RDMA {'Disabled' if n == 3 else 'Enabled'} for HCA 0 'mlx5_0'\n"
         for n in range(1, 5))  # fmt: skip
     assert told(tmp_path, {"job.log": f"all of it\n{text}"}).subject.get("node") == "hz3"
+
+
+def test_rows_below_a_counters_name_are_of_that_counter() -> None:
+    text = "tx_prio3_pause_duration delta over 10 s (us)\nhz1 rdma0 0\nhz2 rdma0 6100000\n"
+    found = [(one.node, one.name, one.counters) for one in counters_in_text.read(text).sets]
+    assert ("hz2", "rdma0", {"tx_prio3_pause_duration": 6_100_000}) in found
+
+
+def test_a_table_with_a_column_for_each_port_tells_which_did_not_answer() -> None:
+    facts = reach.read("to | 29500 | 45000\nhz2 | open | open\nhz3 | open | timeout\n")
+    assert [(one.peer, one.port, one.why) for one in facts.reaches if one.why] == [("hz3", 45000, "timed out")]

@@ -48,7 +48,7 @@ _LATELY = re.compile(
     r"|\bin \d{1,3} ?(?:min|m|h)\b",
     re.I,
 )
-MOST_LINES, LONGEST, MOST_TITLE = 20_000, 2000, 8
+MOST_LINES, LONGEST, MOST_TITLE = 20_000, 500, 8
 
 
 def by_values(text: str, name: str) -> list[tuple[str, str, str]]:
@@ -57,7 +57,7 @@ def by_values(text: str, name: str) -> list[tuple[str, str, str]]:
     rows, others = _rows(lines)
     if len({node for node, _ in rows}) < 2 or len(rows) * 2 < len(lines):
         return []
-    heads = [line for line in others if _first(line).lower() in _HEADS]
+    heads = [line for line in others if _first(line).lower() in _HEADS and _columns(line, rows[0][1])]
     title = " ".join(line for line in others if line not in heads)[:800]
     said = f"{title} {name.replace('_', ' ')}"
     made: dict[tuple[str, str], list[str]] = {}
@@ -235,6 +235,11 @@ def _pfc(node: str, cell: str, row: str, title: str) -> Made | None:
     return "mlnx_qos", f"PFC configuration:\n\tpriority    0   1   2   3   4   5   6   7\n\tenabled     {told}\n"
 
 
+def _own_name(node: str, cell: str, row: str, title: str) -> Made | None:
+    found = _ADDRESS.search(cell)
+    return (f"getent_hosts_{node}", f"{found[1]} {node}\n") if found else None
+
+
 def _flaps(node: str, cell: str, row: str, title: str) -> Made | None:
     """How often a link went down in some hours: without when it was, it is a count of a whole life."""
     count = _number(cell, 0, 100_000)
@@ -256,6 +261,7 @@ QUANTITIES: tuple[tuple[re.Pattern[str], Make], ...] = tuple(
         (r"\bulimit -l\b|\bmem[ _-]?lock\b|\blocked[ _-]mem(?:ory)?\b", _memlock),
         (r"\bnv(?:idia)?[_-]peer[_-]?mem\b|\bpeermem\b", _peermem),
         (r"\bGDR(?:DMA)?\b|\bGPU ?Direct\b", _gdr),
+        (r"\bhostname -[iI]\b|\bgetent hosts\b|\bown name\b|\bresolves? (?:itself )?to\b", _own_name),
         (r"\bbootstrap\b|\bsocket[ _]if(?:name)?\b|\boob (?:if|interface)\b|\bNCCL (?:socket )?interface", _bootstrap),
         (r"\b(?:active|up|linkup)(?: (?:ib|rdma|hca))? ports\b|\bports (?:up|active)\b|\b\d/\d active\b", _ports_up),
         (r"\bPFC\b", _pfc),

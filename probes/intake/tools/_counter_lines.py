@@ -40,6 +40,10 @@ _SUFFIX = re.compile(
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
 _PFC = re.compile(r"^\s{0,16}(?:Port|Interface) ([RT]x)((?:\s{1,16}PFC[0-7]){2,8})\s*$")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
+_BER = re.compile(r"\b(effective|eff|symbol)(?:[ _]physical)?[ _]BER\b", re.I)
+_WHOSE = re.compile(
+    rf"^(\W{{0,4}}[A-Za-z][\w.-]{{1,60}}(?:[ /|,:]{{1,6}}[A-Za-z][\w./-]{{1,30}})?)[ :=|,]{{1,12}}(\+?{_NUM})\W{{0,6}}$"
+)
 _STAMP = re.compile(r"\s(1[5-9]\d{8})(?:\d{3}){0,3}\s{0,4}$")
 
 
@@ -101,15 +105,32 @@ class Lines:
             return True
         if (row := _ROW.match(line[:2000])) and (name := canonical(row[1])) and self._across(line, name, row[2]):
             return True
-        pairs = [(one, name) for one in _PAIR.finditer(line) if (name := canonical(one[1]))][:400]
+        pairs = [(one, name) for one in _PAIR.finditer(line) if (name := _named(one[1]))][:400]
         if pairs:
             self._pairs(line, pairs)
+            return True
+        if self._title and self._of_title(line):
             return True
         if (alone := _ALONE.match(line.strip()[:400])) and (name := canonical(alone[1])):
             self._name, self._title = name, name
             self._pending = seen_in(line.replace(alone[1], ""), self._here, self._hosts)
             return True
         return self._heading(line)
+
+    def _of_title(self, line: str) -> bool:
+        """`n2 rdma0 6100000`, of the counter that a line above names."""
+        row = _WHOSE.match(line[:200])
+        value = _of(self._title, row[2]) if row else None
+        where = seen_in(row[1], self._here, self._hosts) if row else self._here
+        if row is None or value is None or (where.node, where.name, where.switch) == (self._here.node, "", ""):
+            return False
+        if not where.name and self._here.name:  # the title names the adapter of all
+            where = replace(where, kind=self._here.kind, name=self._here.name)
+        if self._differs or row[2][:1] == "+":
+            self.looks.rose(where, self._title, value, self._seconds)
+        else:
+            self.looks.put(where, self._title, value)
+        return True
 
     def _heading(self, line: str) -> bool:
         if pfc := _PFC.match(line[:400]):  # of SONiC: one table for each direction
@@ -130,8 +151,7 @@ class Lines:
         if self._title and len(staged) > 1 and any(cell.lower() in KEYS for cell in cells):
             self._columns = [f"{self._title}_{cell}" if cell in staged else cell for cell in cells]
             return True
-        first = cells[0].strip(",:;") if cells else ""
-        self._title = (short(first) if plain else "") or self._title
+        self._title = _title(line) or self._title
         self._head = cells
         where = seen_in(line, self._here, self._hosts)
         told_new = where != self._here
@@ -243,6 +263,17 @@ def cells_of(line: str) -> list[str]:
         if line.count(mark) > 1 or (mark == "\t" and mark in line):
             return [cell.strip().strip('"') for cell in line.split(mark)][:200]
     return line.split()[:200]
+
+
+def _named(word: str) -> str:
+    return canonical(word) or (short(word) if "_" in word else "")
+
+
+def _title(line: str) -> str:
+    """The counter that a line names, which is no row of values itself."""
+    if ber := _BER.search(line[:300]):
+        return f"{'symbol' if ber[1][:1] in 'sS' else 'effective'}_ber_e18"
+    return next((name for word in re.findall(r"[A-Za-z]\w{4,60}", line[:300])[:24] if (name := _named(word))), "")
 
 
 def _staged(values: list[tuple[str, str, str]]) -> tuple[list[tuple[str, str, str]], float | None]:

@@ -82,7 +82,7 @@ def fits(head: str, name: str) -> bool:
     if _TELNET.search(head[:4096]):
         return True
     shapes = (*_FAILED, *_OPENED, _NMAP, _GREPPABLE)
-    if sum(bool(_rows(line)) for line in lines_of(head[:16384], 300)) > 1:
+    if sum(bool(_rows(line)) for line in lines_of(head[:16384], 300)) > 1 or _columns(head[:16384]):
         return True
     return any(one.match(line) for line in lines_of(head[:16384], 300) for one in shapes)
 
@@ -90,6 +90,7 @@ def fits(head: str, name: str) -> bool:
 def read(text: str) -> Settings:
     found: list[Reach] = []
     peer = ""  # of nmap's report
+    found += _columns(text)
     for host, open_to, why in _TELNET.findall(text[:65_536]):
         found.append(Reach(clean(open_to or host).rstrip("."), 0, _kind(why)))
     for line in lines_of(text, 2000):
@@ -107,6 +108,21 @@ def read(text: str) -> Settings:
     if not found:
         raise refuse("what nc prints of a connection", text)
     return Settings(reaches=tuple(found[:5000]))
+
+
+def _columns(text: str) -> list[Reach]:
+    """A table with a column for each port: | to | 29500 | 45000 |."""
+    found: list[Reach] = []
+    ports: list[int] = []
+    for line in lines_of(text[:65_536], 300):
+        cells = [cell for cell in re.split(r"[\s|,;]{1,40}", line.strip(" |")) if cell]
+        if len(cells) > 1 and all(re.fullmatch(r"\d{2,5}(?:/tcp)?", cell) for cell in cells[1:]):
+            ports = [int(cell.partition("/")[0]) for cell in cells[1:]]
+        elif ports and len(cells) == len(ports) + 1:
+            row = " ".join(f"{port} {cell}" for port, cell in zip(ports, cells[1:], strict=True))
+            some = _rows(f"{cells[0]} {row}")
+            found += some if len(some) == len(ports) else []
+    return found if len(found) > len(ports) else []
 
 
 def _rows(line: str) -> list[Reach]:
