@@ -157,7 +157,9 @@ class Nvme(Event):
 
 @dataclass(frozen=True, slots=True)
 class Peermem(Event):
-    pass
+    """An error of its own, or it was not loaded: `refused` says so."""
+
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,8 @@ def _storage(log: KernelLog) -> Iterator[Finding]:
 def _rdma(log: KernelLog) -> Iterator[Finding]:
     for lost in log.peermem:
         says = f"nvidia-peermem reports errors, {_when(lost, log)}: a process died while the HCA used its GPU memory"
+        if lost.refused:
+            says = f"nvidia-peermem was not loaded, {_when(lost, log)}: it does not fit the RDMA modules of this kernel"
         yield Finding("kernel.peermem", "warn", says, last=_last(lost))
     for link in log.links:
         yield from _link(link, log)

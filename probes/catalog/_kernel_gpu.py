@@ -5,6 +5,8 @@ Source   the driver's own wording as recorded (tests/fixtures/host.kernel_log); 
 
 from __future__ import annotations
 
+import re
+
 from probes.catalog._kernel_events import GpuProblem, OffBus, Peermem, SXid, Xid
 from probes.catalog._kernel_lines import Line
 from probes.catalog._kernel_tally import BURST_S, Record, Tally
@@ -39,6 +41,10 @@ def number(text: str, most: int = 10) -> int | None:
     return int(text[:digits]) if 0 < digits <= most else None
 
 
+# kernel/module/version.c and main.c: it was built against another ib_core than the one that is loaded
+_NOT_LOADED = re.compile(r"disagrees about version of symbol|Unknown symbol|could not insert|[Vv]ersion magic")
+
+
 class GpuLines:
     """Reads one line after another; keeps the last "The NVIDIA GPU ..." for the line that follows it."""
 
@@ -54,6 +60,9 @@ class GpuLines:
             return self._nvrm(line)
         if "SXid (" in text:
             return self._sxid(line)
+        if ("peermem" in text or "nv_peer_mem" in text) and _NOT_LOADED.search(text):
+            self.tally.count(Peermem, (True,), line, refused=True)
+            return True
         if "nvidia-peermem" in text and "ERROR" in text:
             self.tally.count(Peermem, (), line)
             return True

@@ -50,16 +50,15 @@ _HCA = (
     ("Cable unplugged", "cable unplugged"),
     ("ealth compromised", "health"),
     ("Health issue", "health"),
-    ("Fatal error", "health"),
-    ("irmware internal error", "health"),
-    ("mlx5_error_sw_reset", "health"),
-    ("enter_error_state", "health"),
+    ("Fatal error", "health"), ("health: fatal error", "health"), ("irmware internal error", "health"),
+    ("timeout. Will cause a leak of a command resource", "health"),  # cmd.c: its firmware never answered
+    ("mlx5_error_sw_reset", "health"), ("enter_error_state", "health"),
     ("PCI reads still not working", "health"),  # mlx5_health_try_recover gives it up
     ("limits exceeded(0x8)", "used up"),  # mlx5_cmd_out_err of a command that asks for one more
     ("no resources(0xf)", "used up"),
     ("insufficient power", "power"),
     ("High temperature", "temperature"),
-)
+)  # fmt: skip
 
 
 class NodeLines:

@@ -57,7 +57,7 @@ _ERRORS = (
     shape(
         "ib_async",
         "async",
-        rf"(?:{_DEVICE} ?:? )?(?:Got )?(?P<severity>non-fatal |fatal )?async (?:fatal )?event"
+        rf"(?:(?![Gg]ot ){_DEVICE} ?:? )?(?:[Gg]ot )?(?P<severity>non-fatal |fatal )?async (?:fatal )?event"
         r" ?: ?(?P<name>[^(:]{1,80}?)(?:\((?P<code>\d{1,4})\))? {0,4}$",
     ),
     shape("ib_async", "GID table changed", rf"(?:{_DEVICE} )?(?P<name>GID table changed)"),
@@ -104,6 +104,12 @@ _ERRORS = (
         "ibv_create_",
         r"(?P<op>ibv_create_(?:qp|cq|srq)\w{0,4})(?:\(\))? failed[.:,]{0,1} ?(?:with )?"
         r"errno[:= ]{1,2}(?P<code>1[126]|24|28)\b",
+    ),
+    shape(  # retyped: ibv_reg_mr_iova2 failed, Cannot allocate memory
+        "ib_resource",
+        "ibv_reg_",
+        r"(?P<op>ibv_reg_\w{1,16})(?:\(\))?\W{1,3}(?:failed|refused|error|returned)?.{0,40}?"
+        r"(?P<name>Cannot allocate memory|ENOMEM)",
     ),
     shape(
         "nccl_version_mismatch",
@@ -194,8 +200,18 @@ _ROUTE_PARTS = {
     "remote_gid": re.compile(r"remote GID {1,2}([0-9a-fA-F:.]{2,45})"),
 }
 _WRITER = re.compile(r"(?:^|\s)([A-Za-z0-9][\w.-]{0,62}):(\d{1,8}):\d{1,8} ")
+_TYPED = re.compile(
+    r"^\[?([A-Za-z][\w.-]{0,40}\d[\w.-]{0,20})\]?:? (?:\[\d{1,3}\] )?(?:[\w/.-]{1,40}:\d{1,5} )?$"
+)  # gn-5: NCCL WARN
+_ON = re.compile(r" (?:on|of|for) ((?:mlx\d|bnxt_re|rdmap|irdma|ib)\w{1,20}(?::\d{1,3})?)$")
 # The other end is gone: it ended, and whoever reads from it is told so.
 _GONE = ("Connection reset", "Broken pipe")
+
+
+def _before(text: str) -> str:
+    """What stands before NCCL's own words: up to its name, or a first word with a colon where that was left out."""
+    mark = text.find("NCCL ")
+    return text[:mark][:200] if mark > 0 else f"{text[:70].partition(': ')[0]}: "
 
 
 def read(line: Line) -> LogEvent | None:
@@ -208,6 +224,10 @@ def read(line: Line) -> LogEvent | None:
     more: dict[str, str | int] = dict(found.more)
     if writer := _WRITER.search(text[: max(text.find("NCCL "), 0)][-300:]):
         more.update(host=writer[1], of_pid=int(writer[2]))
+    elif (writer := _TYPED.match(_before(text))) is not None and "rank" not in writer[1].lower():
+        more.update(host=writer[1])
+    if found.kind == "ib_async" and not found.where and (place := _ON.search(found.name)):
+        found = dataclasses.replace(found, name=found.name[: place.start()], where=place[1])
     if found.kind == "ib_completion":
         return _completion(found, text, more)
     if found.kind == "ib_route":

@@ -82,7 +82,7 @@ SHAPES = (
     ),
     # nccl-tests: rows of its table, the out-of-place columns. Its average counts small messages as well.
     *(shape("bandwidth", word, _TEST_ROW) for word in ("float ", "half ", "bfloat16 ")),
-    shape("nccl_net", "ootstrap", r"(?P<name>Bootstrap) ?: Using (?P<devices>\S.{1,300})"),
+    shape("nccl_net", "ootstrap", r"(?P<name>Bootstrap) ?: [Uu]sing (?:interface )?(?P<devices>\S.{1,300})"),
     shape("nccl_net", "Using network", r"Using network (?P<name>[\w-]{1,40})"),
     shape("nccl_net", "NET/", r"(?P<name>NET/[\w-]{1,20}) ?: Using (?P<devices>.{1,300})"),
     shape("nccl_net", "NET/IB", r"(?P<name>NET/IB) ?: (?P<devices>No device found)"),

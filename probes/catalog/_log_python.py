@@ -38,7 +38,7 @@ _CRASHES = (
         "received by PID",
         r"(?P<name>SIG(?:SEGV|ABRT|BUS|FPE|ILL|KILL)) .{0,60}?received by PID (?P<pid>\d{1,9})",
     ),
-    shape("fatal_signal", "] Signal: ", r"\] Signal: (?P<name>[A-Z][\w ]{2,40}?) \((?P<signal>\d{1,2})\)"),
+    shape("fatal_signal", "Signal: ", r"(?:\] |^\s{0,8})Signal: (?P<name>[A-Z][\w ]{2,40}?) \((?P<signal>\d{1,2})\)"),
     shape("fatal_signal", "Caught signal", r"Caught signal (?P<signal>\d{1,2}) \((?P<name>[\w ]{2,40})"),
     shape("fatal_signal", "Segfault encountered", name="Segmentation fault"),
     shape("fatal_signal", "core dumped", r"(?P<name>Segmentation fault|Bus error|Aborted|Illegal instruction)"),
@@ -57,6 +57,9 @@ _SYSTEM = (
     shape(
         "memlock", "ax locked memory", r"max locked memory {1,20}\(kbytes, -l\) (?P<name>unlimited|(?P<kib>\d{1,18}))"
     ),
+    shape(
+        "memlock", "RLIMIT_MEMLOCK", r"RLIMIT_MEMLOCK (?:is|=|:) ?(?P<name>unlimited|(?P<bytes>\d{1,20}))\b"
+    ),  # libibverbs
     # as launch scripts print it: `ulimit -l` is in KiB
     shape("memlock", "ulimit -l", r"ulimit -l\)?[ =:]{1,4}(?P<name>unlimited|(?P<kib>\d{1,18}))\b"),
     shape(

@@ -17,7 +17,9 @@ from probes.catalog._log_events import LogEvent, RankLog
 from probes.diagnosis.core import Evidence, Seen, Subject
 
 Said = tuple[LogEvent, RankLog, Seen]
-_NAMED = re.compile(r"([A-Za-z][\w.-]{0,40}):([0-9a-fA-F:.]{2,45})<\d{1,5}>")
+_NAMED = re.compile(  # bond0:10.2.0.1<0>; retyped: bond0 10.2.0.1
+    r"([A-Za-z][\w.-]{0,40})(?::([0-9a-fA-F:.]{2,45})<\d{1,5}>|[ :(]{1,2}(\d{1,3}(?:\.\d{1,3}){3})(?![\d.<]))"
+)
 _PEER = re.compile(r"[(\[]?([A-Za-z0-9][\w.:-]{0,120}?)(?:[\])]|<\d{1,5}>|,|$)")
 # What fails by itself, whatever other ranks do. Waiting, lost connections and errors of the network are not among them.
 OWN_FAULTS = ("cuda_error", "loader_killed", "shm_full", "disk_full", "hook_order", "ddp_unused", "collective_mismatch")
@@ -106,8 +108,8 @@ class Places:
             listed = str(event.more.get("devices", ""))
             if event.name == "NET/IB":
                 listed = listed.partition("OOB ")[2]
-            for name, at in _NAMED.findall(listed):
-                found.setdefault(node_of(self._evidence, one), {})[at] = name
+            for name, at, bare in _NAMED.findall(listed):
+                found.setdefault(node_of(self._evidence, one), {})[at or bare] = name
         return found
 
     @functools.cached_property

@@ -17,7 +17,7 @@ from probes.catalog._ib_facts import saturated
 
 WEEK_S = 7 * 86_400.0
 _FIRST = re.compile(r"(?:^|[^a-z])(?:before|pre|first|start|begin|earlier|baseline|old)(?:[^a-z]|$)", re.I)
-_LAST = re.compile(r"(?:^|[^a-z])(?:after|post|end|later|now|new)(?:[^a-z]|$)", re.I)
+_LAST = re.compile(r"(?:^|[^a-z])(?:after|post|end|later|now|new|again|second|repeat)(?:[^a-z]|$)", re.I)
 _STAMP = re.compile(
     r"(?<!\d)(20\d\d)[-._]?([01]\d)[-._]?([0-3]\d)[-._ T]?([0-2]\d)[-._:h]?([0-5]\d)[-._:m]?([0-5]\d)(?!\d)"
 )

@@ -42,13 +42,14 @@ class PortView:
     def called(self) -> str:
         if self.switch:
             return f"port {self.port} of {self.switch}"
-        return f"{self.hca}/{self.port}" + (f" on {self.node}" if self.node else "")
+        called = f"{self.hca}/{self.port}" if self.hca != "?" else "a port"
+        return called + (f" on {self.node}" if self.node else "")
 
     @property
     def subject(self) -> dict[str, str | int]:
         if self.switch:
             return {"switch": self.switch, "port": self.port}
-        own: dict[str, str | int] = {"hca": self.hca, "port": self.port}
+        own: dict[str, str | int] = {"hca": self.hca, "port": self.port} if self.hca != "?" else {}
         return {"node": self.node, **own} if self.node else own
 
     @property

@@ -8,7 +8,8 @@
 
 Whatever somebody puts around it, the word is a heading where others like it are and the same begins below each.
 
-Shape    names_in(lines) -> the names; name_of(line, names) -> the name that this line is, "" for none; rule(line)
+Shape    names_in(lines) -> the names; name_of(line, names) -> the name that this line is, "" for none; rule(line);
+         placed(lines, at) -> (node, adapter) of a heading that names both
 Errors   none
 Source   Salt's default outputter (nested): the minion's name and a colon, its output indented by four
          Marks that people put around a name: judgement
@@ -33,6 +34,11 @@ _HEAD = re.compile(
 _RULE = re.compile(r"[-=_~*#─━═╔╗╚╝]{3,200}")  # with a + it begins a table
 _OLD_MARK = re.compile(r"#{1,4} {1,2}|\*\*|- ")  # a heading's, and of a list where a colon follows
 _LAST_NUMBER = re.compile(r"(?<=[a-z])[-_.]?\d{1,5}$", re.I)
+_PLACED = re.compile(  # c22 mlx5_1, again at 08:20      ## c22 mlx5_1      --- c22: mlx5_1 port 1 ---
+    r"(?P<mark>[-#=*+>]{0,12} {0,4})(?P<name>[A-Za-z][\w.-]{0,62})(?:: ?|/| {1,4}|, ?)"
+    r"(?P<part>(?:mlx\d_(?:bond_?)?|bnxt_re|hfi1_|irdma|rdmap|rocep|efa_?|ionic_)\w{1,12})"
+    r"(?:(?:/| port |:)\d{1,2})?:?(?P<more>(?:, | ?\()[^\n]{1,80})?(?: {1,4}[-#=*+<]{1,12})?\s{0,8}"
+)
 _FILE = re.compile(r"==> \S{0,200}/\S{1,200} <==$")
 MOST, LONG = 1024, 20  # heads; characters of a line that is the same below each
 
@@ -57,6 +63,19 @@ def _marked(found: re.Match[str]) -> bool:
     if _OLD_MARK.match(found["mark"]) and (end or mark[:1] in "#*"):
         return True
     return len(mark) > 1 or bool(mark and end) or (not mark and end[:1] == ":") or bool(found["said"] and end)
+
+
+def placed(lines: Sequence[str], at: int) -> tuple[str, str]:
+    """The node and the adapter of a line that names both and tells no more, ("", "") where it is no such heading. A row
+    of many such has one like it below."""
+    line = lines[at][:200].rstrip()
+    found = _PLACED.fullmatch(line)
+    if found is None or not any(c.isdigit() for c in found["name"]) or begins_as_other(found["name"]):
+        return "", ""
+    below = lines[at + 1][:200].rstrip() if at + 1 < len(lines) else ""
+    if not below.strip() or (_PLACED.match(below) and not found["mark"].strip()):
+        return "", ""
+    return found["name"], found["part"]
 
 
 def names_in(lines: Sequence[str]) -> set[str]:

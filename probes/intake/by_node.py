@@ -44,7 +44,7 @@ def _of_json(body: str) -> str:
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
-        return ""
+        said = _of_lines(body)
     rows = said if isinstance(said, list) else next((one for one in said.values() if isinstance(one, list)), [])
     lines = []
     for row in rows[:_ROWS]:
@@ -54,6 +54,19 @@ def _of_json(body: str) -> str:
             )
             lines.append(f"{node} {' '.join(told)}"[:2000])
     return "\n".join(lines)
+
+
+def _of_lines(body: str) -> list[dict[str, object]]:
+    """An object a line."""
+    found = []
+    for line in body.split("\n", _ROWS)[:_ROWS]:
+        try:
+            row = json.loads(line) if line[:1] == "{" else None
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            found.append(row)
+    return found
 
 
 def _of_series(text: str) -> dict[str, str]:

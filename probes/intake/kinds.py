@@ -160,11 +160,12 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         if isinstance(table, Known) and (table.tool or beside(text[:HEAD], item.name)):
             return table
     if item.name.lower().endswith(_SOURCES):
-        return Other("a document, program or configuration: no evidence")
+        return Other(DOCUMENT)
     return _of_text(text, item.name)
 
 
 ENVIRON = re.compile(r"proc[_/](\d{1,10})[_/]environ")  # as pasted commands are called
+DOCUMENT = "a document, program or configuration: no evidence"
 UNKNOWN_JSON = "JSON of no known form"
 _REMARKS = re.compile(
     r"(?:#[^\n]{0,200}\n|\s{0,20}\n|(?:[A-Z][a-z]{2},? |20\d\d-)[^\n]{2,30}\d\d:\d\d[^\n]{0,24}\n){1,4}"

@@ -42,8 +42,9 @@ LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS = 20_000
 MOST_LABEL = 200  # characters: which process it is about may stand at its end
 _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
-_OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word only: == gpu-017
-    r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1)?$))([^\n]{1,100}?)(?: \1\1)?$"
+_OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word, or == n1 (srun -w n1 env)
+    r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1| \([^()\n][^\n]{1,400}\))?$))"
+    r"([^\n]{1,400}?)(?: \1\1)?$"
 )
 _TALLY = re.compile(r"\s{0,12}(\d{1,6}) (?=\S)")  # of uniq -c
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
@@ -101,10 +102,9 @@ def parts_of(text: str) -> list[Part]:
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
         if _RULE.match(one) and _RULE.match(two) for name in folded(name, True) or (name.strip(),))  # fmt: skip
     frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
-    parts = list(_by_headings(text, known, frames)) if plain or any(_may_head(line) for line in head) else []
-    named = [part for part in parts if part.nodes or part.label]
-    parts = _timed(parts)
-    return parts if named and [part for part in parts if part.text.strip()] else []
+    parts = list(_by_headings(text, known, frames)) if plain or any(map(_may_head, head)) else []
+    named = any(part.nodes or part.label for part in parts)
+    return _timed(parts) if named and any(part.text.strip() for part in parts) else []
 
 
 def _asked_many(head: list[str]) -> bool:
@@ -157,6 +157,7 @@ def _may_head(line: str) -> bool:
         line[:1] in "=#*~<>+_-[$"
         or line.startswith("Every ")
         or keyed(line) != ""
+        or bare_heads.placed((line, "-"), 0)[0] != ""
         or " | " in line[:80]
         or "$ " in line[:120]
         or "# " in line[:120]
@@ -183,8 +184,7 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
             yield from _cut(nodes, label, body, now, when)
             count += 1
         if turn or found is None:  # the loop's next turn, of the same command
-            nodes, body = (turn,), []
-            at += 1
+            nodes, body, at = (turn,), [], at + 1
             continue
         taken, who, command = found
         when = look.at if (look := watched(lines[at])) else moment_in(lines[at][:200])
@@ -216,8 +216,7 @@ def _turn(line: str, loop: frozenset[str]) -> str:
 
 
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
-    """A part; of a command that ran on many nodes the part of each. Rows without a header get the one that was asked
-    for."""
+    """A part; of a command that many nodes ran the part of each. Rows without a header get the one asked for."""
     rows = [line for line in body if line.strip()][:400] if now.many else []
     names = names_in(rows, 0.8) or only_name(rows)
     tallied = bool(now.columns) and "uniq -c" in now.command
@@ -237,11 +236,8 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: 
 def _untallied(body: list[str]) -> list[str]:
     """Each row as often as uniq -c counted it, 16 times at most, which is a node's GPUs."""
     found = [(line, _TALLY.match(line)) for line in body]
-    return [
-        row
-        for line, one in found
-        for row in [line[one.end() :] if one else line] * (min(int(one[1]), 16) if one else 1)
-    ]
+    return [row for line, one in found
+        for row in [line[one.end() :] if one else line] * (min(int(one[1]), 16) if one else 1)]  # fmt: skip
 
 
 def _heading(
@@ -258,6 +254,8 @@ def _heading(
         return (3, nodes, "") if nodes else None
     if found := _ANSIBLE.match(line) or _PSSH.match(line):
         return 1, (found[1],), ""
+    if (place := bare_heads.placed(lines, at))[0]:
+        return 1, (place[0],), f"{place[1]} "  # the blank: it is no command of one word
     marked = _MARKED.match(line) or _OPEN.match(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
@@ -294,6 +292,6 @@ def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
 
 
 def _label(says: str, typed: bool = False) -> str:
-    """A command as the name of a file. What a program printed is no program: torchrun train.py, ./launch.sh."""
+    """A command as a file's name. What a program printed is no program: torchrun train.py, ./launch.sh."""
     name = re.sub(r"[^\w.+-]+", "_", says.strip())[:MOST_LABEL].strip("_.") or "part"
     return f"{name}_out" if (typed or " " in says.strip()) and name.endswith((".py", ".sh")) else name

@@ -18,6 +18,7 @@ PROGRAMS = frozenset((
     "find", "findmnt", "firewall-cmd", "fping", "free", "fuser", "gdb", "getent", "glances", "gpud", "gpustat",
     "grep", "gstack", "head", "helm", "hostname", "hping3", "htop", "hwloc-bind", "hwloc-ls", "ib_read_bw",
     "ib_send_bw", "ib_write_bw", "ibdev2netdev", "ibdiagnet", "iblinkinfo", "ibnetdiscover", "ibping",
+    "ibportstate", "devlink",
     "ibqueryerrors", "ibstat", "ibstatus", "ibv_devinfo", "ifconfig", "iostat", "iotop", "ip", "iperf",
     "iperf3", "ipmitool", "iptables", "iptables-save", "irqbalance", "journalctl", "kdump", "kubectl", "last",
     "lctl", "ldd", "lfs", "lldptool", "ls", "lsblk", "lscpu", "lsmod", "lsof", "lspci", "lstart", "lstopo",

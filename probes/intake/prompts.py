@@ -1,6 +1,6 @@
 """Prompts of shells: what was typed, on which host, and whether that host is a node that tells of itself.
 
-    $ dmesg -T      root@gpu-017:~#     [root@gpu-017 ~]#     gpu-017#     gpu-017:~ #     [gpu-017] $     gpu-017>
+    $ dmesg -T      root@gpu-017:~#     [root@gpu-017 ~]#     gpu-017#     gpu-017:~ #     [gpu-017 ~]$     gpu-017>
 
 Shape    PROMPT with three groups: host behind a user, host alone, command; typed(line), at_prompt(line) -> host
 Errors   none
@@ -18,7 +18,7 @@ PROMPT = re.compile(
     r"(?!\((?:cuda-)?gdb\))(?:\([\w./-]{1,40}\) )?"
     r"(?:\[?[A-Za-z_][\w.-]{0,31}@([A-Za-z0-9][\w.-]{0,62})(?::| )[^\]#$%\n]{0,80}\]? ?"
     r"|\[?([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})\]?"
-    r"(?::[^\s#$]{0,80} ?| (?:[~/]\S{0,80} )?|(?=[#$>])))?"  # gn-1:~ #, gn-1 ~ #, [gn-1] $, gn-1>
+    r"(?::[^\s#$]{0,80} ?| [~/\w][\w./~-]{0,80}\] ?| (?:[~/]\S{0,80} )?|(?=[#$>])))?"  # gn-1:~ #, [gn-1 ~]$, gn-1>
     r"(?:[#$]|(?<=[\w\]])>) {0,2}(\S[^\n]{0,1900})$"
 )
 # bash's own prompt where nobody set one: -bash-5.1$, sh-4.4#

@@ -22,14 +22,16 @@ from probes.intake import captures, samples
 from probes.intake.brought import Brought, DumpFile
 from probes.intake.by_node import items_by_node, items_of_rows
 from probes.intake.chained import outputs_of
+from probes.intake.documents import quoted_items
 from probes.intake.files import Given, walk
 from probes.intake.hosts import names_a_tool, told_by
 from probes.intake.items import HEAD, TEXT_BYTES, Item, Unread
-from probes.intake.kinds import Known, Other, kind_of
+from probes.intake.kinds import DOCUMENT, Known, Other, kind_of
 from probes.intake.logs import guards_in, log_file, unrotated, whole_text
 from probes.intake.many_dumps import dumps_in
 from probes.intake.metric_files import node_files, table_files
 from probes.intake.names import stem, without_keys
+from probes.intake.node_values import value_items
 from probes.intake.pasted import parts_of
 from probes.intake.reader import NO_FORM, Reader
 from probes.intake.tools import (
@@ -132,9 +134,8 @@ class _Sorter(Reader):
         elif known.tool is not None:
             self._tools(item, known.tool, known.text)
             self.brought.nodes += table_files(item, known.text)
-        else:
-            if not self._log(item, known) and not self._by_node(item, known.text, nested):
-                self._unread(item, NO_FORM)
+        elif not self._log(item, known) and not self._by_node(item, known.text, nested):
+            self._unread(item, NO_FORM)
 
     def _own_table(self, item: Item, known: Known | Other) -> bool:
         """Whether it is a table that somebody made, which tells of hosts: then each row was taken in its tool's form.
@@ -149,9 +150,23 @@ class _Sorter(Reader):
 
     def _other(self, item: Item, why: str, nested: int) -> None:
         """No evidence as it stands; rows of CSV and JSON may be, by node."""
+        if why == DOCUMENT and nested < NESTED and (parts := quoted_items(item)):
+            self.brought.pasted |= {part.inside.parent for part in parts}
+            if self._all_of(parts, nested):
+                return
         rows = item.name.lower().endswith((".csv", ".tsv", ".json"))
         if not rows or item.binary or not self._by_node(item, item.upto(TEXT_BYTES).decode("utf-8", "replace"), nested):
             self._unread(item, why)
+
+    def _all_of(self, parts: Sequence[Item], nested: int) -> bool:
+        """Whether one of the parts of a file told something."""
+        before = len(self.brought.unread)
+        for part in parts:
+            self._take_apart(part, nested + 1)
+        if len(self.brought.unread) - before < len(parts):
+            return True
+        del self.brought.unread[before:]
+        return False
 
     def _metrics(self, item: Item, text: str, nested: int) -> None:
         """One answer of a monitoring system tells of the CPUs, ports and GPUs of many nodes."""
@@ -197,18 +212,14 @@ class _Sorter(Reader):
                 count += 1
         if count > 1 and len(self.brought.unread) - before == count:
             del self.brought.unread[before:]
-            self._unread(item, "several files in one, of which none has a known form")
+            if not self._by_value(item, item.upto(HEAD).decode("utf-8", "replace"), nested):
+                self._unread(item, "several files in one, of which none has a known form")
         return True
 
     def _chained(self, item: Item, nested: int) -> bool:
         """Whether it is what several tools wrote one after the other: then each was taken by itself."""
-        before, parts = len(self.brought.unread), outputs_of(item)
-        for part in parts:
-            self._take_apart(part, NESTED + 1)
-        if parts and len(self.brought.unread) - before == len(parts):
-            del self.brought.unread[before:]
-            return False
-        return bool(parts)
+        parts = outputs_of(item)
+        return bool(parts) and self._all_of(parts, NESTED)
 
     def _by_node(self, item: Item, text: str, nested: int) -> bool:
         """Whether its lines begin with their node's name, and the rest of some node's lines is what a tool prints."""
@@ -216,7 +227,13 @@ class _Sorter(Reader):
         for node, mine in parts:
             self.brought.named.add(node)
             self._take_apart(mine, nested + 1)
-        return bool(parts)
+        return bool(parts) or self._by_value(item, text, nested)
+
+    def _by_value(self, item: Item, text: str, nested: int) -> bool:
+        """Whether it tells some quantity of several nodes, in a table or a list of somebody's own."""
+        parts = value_items(item, without_escapes(text)) if nested <= NESTED else []
+        self.brought.named |= {part.node for part in parts}
+        return bool(parts) and self._all_of(parts, NESTED)
 
     def _take_apart(self, item: Item, nested: int) -> None:
         """A file or a part of one: what stops its parser does not stop the others."""

@@ -17,6 +17,7 @@ CAUSE = "net.bootstrap_blocked"
 SAID = ("bootstrap", "store_timeout", "rendezvous", "setup_missed")
 CHAINS = ("input", "forward", "output")
 _NO_WAY = re.compile(r"timed out|timeout|No route to host|refused|unreachable|Connection reset|retr(?:y|ies)", re.I)
+_LOGGED = re.compile(r" to (\d{1,3}(?:\.\d{1,3}){3}) port \d")
 _PORT = re.compile(r"(?:[:<]|port[ =]{1,2})(\d{4,5})\b>?")
 
 
@@ -27,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen in evidence.of("host.settings"):
         dropping = [rule for rule in seen.facts.filters if _matters(rule, ports)]
         if dropping and (failed or any(rule.packets for rule in dropping if not rule.policy)):
-            yield _dropped(seen.node, seen.ref, dropping, failed, ports)
+            yield _dropped(seen.node or _to(evidence, dropping), seen.ref, dropping, failed, ports)
     for seen, sockets in sockets_of(evidence):
         sending = [one for one in sockets if one.state == "SYN-SENT"]
         mine = bool(sending) and not failed and _listened_to(evidence, seen.node, sending)
@@ -51,6 +52,12 @@ def _listened_to(evidence: Evidence, node: str, sending: list[Socket]) -> bool:
         for one in sockets if one.state == "LISTEN"
     }  # fmt: skip
     return any(count > 1 and port in listens for port, count in ports.items())
+
+
+def _to(evidence: Evidence, rules: list[FilterRule]) -> str:
+    """The node, or its address, to which all packets went that a filter logged."""
+    to = {found[1] for rule in rules if (found := _LOGGED.search(rule.text))}
+    return node_at(evidence, one := to.pop()) or one if len(to) == 1 else ""
 
 
 def _by_hand(evidence: Evidence, failed: list[Any], ports: set[int]) -> Iterator[Hypothesis]:

@@ -18,6 +18,9 @@ WAIT = "port_xmit_wait"
 BYTES = 8
 LONG_S = 5.0  # a shorter look may meet one collective of a healthy job, which waits too; judgement
 SOME, BAD = 0.05, 0.20  # of the time; judgement, field row port_xmit_wait
+WORD = 4  # bytes of one count of PortXmitData (InfiniBand Architecture Specification vol. 1, 16.1.3.5)
+# Two looks without times: the part of sending and waiting that is waiting, and ticks (1.6 s of NDR); judgement
+HALF, LONG_WAIT = 0.5, 10_000_000_000
 FASTEST = 800.0  # Gb/s, of XDR: where no port's rate is told, it waited at least so long
 ODD = 5.0  # times the others' wait, before it is that port alone; judgement
 PAUSES = ("rx_global_pause_duration", *(f"rx_prio{n}_pause_duration" for n in range(8)))
@@ -41,6 +44,15 @@ def share(view: PortView, like: float | None = None) -> float | None:
     return part if part <= 1.2 else None  # its tick is another
 
 
+def busy_share(view: PortView) -> float | None:
+    """Part of the time in which it had something to send that it waited, 0 to 1, of two looks whose time is not known;
+    None where it waited too little to tell."""
+    wait, sent = view.changes.get(WAIT), view.changes.get("port_xmit_data")
+    if wait is None or sent is None or wait.seconds or not wait.delta or sent.delta is None or wait.delta < LONG_WAIT:
+        return None
+    return wait.delta * BYTES / (wait.delta * BYTES + sent.delta * WORD)
+
+
 def pause_share(view: PortView, names: tuple[str, ...]) -> float:
     """Part of the time in which a peer held it back (received), or it held its peer back (sent); durations in us."""
     parts = [
@@ -61,6 +73,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     bad = [view for view in high if waits[id(view)] > BAD]
     if bad:
         yield from _waiting(ports, bad, waits)
+    elif stuck := {id(view): part for view in ports.views.values() if (part := busy_share(view)) is not None}:
+        yield from _stuck(ports, stuck)
     else:
         yield from _compared(ports)
 
@@ -97,6 +111,23 @@ def _waiting(ports: Ports, bad: list[PortView], waits: dict[int, float]) -> Iter
         _signal(bad, many),
         frozenset(v.node for v in bad if v.node),
     )
+
+
+def _stuck(ports: Ports, parts: dict[int, float]) -> Iterator[Hypothesis]:
+    """Two looks without their times: ports that, while they had something to send, mostly waited."""
+    bad = [view for view in ports.views.values() if parts.get(id(view), 0.0) > HALF]
+    if len(bad) * 2 < len(parts) or len(bad) < 2:
+        yield from _compared(ports)
+        return
+    bad.sort(key=lambda view: -parts[id(view)])
+    told = [
+        Reason(f"{view.called} waited for {100 * parts[id(view)]:.0f} % of the time in which it had something to send",
+            view.ref_of(WAIT)) for view in bad[:6]
+    ]  # fmt: skip
+    switches = {view.switch for view in bad}
+    one = {"switch": switches.pop()} if len(switches) == 1 and "" not in switches else {}
+    says = f"{len(bad)} ports mostly wait to send what they have: the fabric behind them is full"
+    yield _said(dict(one), says, told, "waits_more_than_sends", frozenset(v.node for v in bad if v.node))
 
 
 def _is_adapter(ports: Ports, view: PortView) -> bool:

@@ -81,8 +81,10 @@ def _tunnels(evidence: Evidence) -> tuple[list[Reason], str]:
 def _own_limit(evidence: Evidence) -> Iterator[Hypothesis]:
     """A node whose own interface refuses the size that others send."""
     runs = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.pings if one.size > JUMBO]
-    sends = {seen.node for seen, one in runs if one.received}
-    refuses = {seen.node: (seen, one) for seen, one in runs if one.smaller and not one.router and not one.received}
+    sends = {_from(seen, one) for seen, one in runs if one.received}
+    refuses = {
+        _from(seen, one): (seen, one) for seen, one in runs if one.smaller and not one.router and not one.received
+    }
     if not sends or not refuses or sends & set(refuses):
         return
     told = [Reason(f"{node or 'a node'} itself sends {one.smaller} bytes at most", seen.ref)
@@ -103,7 +105,8 @@ def _by_ping(evidence: Evidence) -> tuple[list[Reason], list[str]]:
     failed = [(seen, one) for seen, one in runs if one.size > FULL and one.sent and not one.received]
     failed = [(seen, one) for seen, one in failed if passed.get((_from(seen, one), one.peer), 0) < one.size]
     told = [(seen, one) for seen, one in failed if one.router]
-    lost = [(seen, one) for seen, one in failed if one.smaller is None]
+    senders = {_from(seen, one) for seen, one in runs if one.received and one.size > JUMBO}
+    lost = [(seen, one) for seen, one in failed if one.smaller is None or _from(seen, one) in senders]
     sure = [(seen, one) for seen, one in lost if (_from(seen, one), one.peer) in passed]
     alone = [(seen, one) for seen, one in lost if one.size > JUMBO]
     large = [(seen, one) for seen, one in told if one.size > JUMBO]

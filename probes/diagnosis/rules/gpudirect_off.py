@@ -18,8 +18,14 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     on, off = _paths(evidence)
     have, lack = _modules(evidence)
     named: set[str] = set()
+    for seen, reason in _refused(evidence):
+        signals = ["peermem_refused"] + ["gpudirect_differs" if on else "gpudirect_off_everywhere"] * (seen.node in off)
+        if seen.node not in on and seen.node not in named:
+            named.add(seen.node)
+            because = [reason, *(quoted(*off[node]) for node in (seen.node,) if node in off)]
+            yield _off(evidence, {seen.node} - {""}, set(on), because, signals)
     for seen in lack:
-        if not have and not (on and seen.node in off):
+        if seen.node in named or (not have and not (on and seen.node in off)):
             continue
         named.add(seen.node)
         elsewhere = f", on {len(have)} other nodes it is" if have else ""
@@ -42,6 +48,16 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             because += [*lacks[:2], *slow]
             signals += ["peermem_missing_everywhere"] * bool(lacks) + ["bandwidth_low"] * bool(slow)
         yield _off(evidence, set(rest), set(on), because, signals)
+
+
+def _refused(evidence: Evidence) -> Iterator[tuple[Seen, Reason]]:
+    """Nodes whose kernel refused the module: it was built for other RDMA modules than those that are loaded."""
+    for seen in evidence.of("host.kernel_log"):
+        if any(one.refused for one in seen.facts.peermem):
+            says = (
+                f"the kernel of {seen.node or 'a node'} refused nvidia-peermem: it does not fit the loaded RDMA modules"
+            )
+            yield seen, Reason(says, seen.ref)
 
 
 def _paths(evidence: Evidence) -> tuple[dict[str, Said], dict[str, Said]]:

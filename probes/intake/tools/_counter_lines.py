@@ -32,9 +32,18 @@ _ALONE = re.compile(r"^(?:==> )?(?:\S{0,200}/)?([A-Za-z]\w{3,79})(?: <==)?:?$")
 _DIFFERS = re.compile(r"\b(?:delta|deltas|diff|differences?|increases?|rise|rose|grew|growth|change)\b|[Δ∆]", re.I)
 _FIRST = re.compile(r"(?:before|first|start|begin|old|earlier|t0|t=0|read ?1|1st|#1|prev(?:ious)?)", re.I)
 _LAST = re.compile(r"(?:after|second|end|new|later|now|last|t1|read ?2|2nd|#2|curr(?:ent)?)", re.I)
-_SUFFIX = re.compile(r"(\w{4,60}?)[_. ]?(?:\(?(before|first|t0|start|after|second|t1|end|delta|diff|rate)\)?)$", re.I)
+_SUFFIX = re.compile(
+    r"(\w{4,60}?)[_. @]?"
+    r"(?:\(?(before|first|t0|start|after|second|t1|end|delta|diff|rate|[0-2]?\d:[0-5]\d(?::[0-5]\d)?)\)?)$",
+    re.I,
+)
+_CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
 _PFC = re.compile(r"^\s{0,16}(?:Port|Interface) ([RT]x)((?:\s{1,16}PFC[0-7]){2,8})\s*$")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
+_BER = re.compile(r"\b(effective|eff|symbol)(?:[ _]physical)?[ _]BER\b", re.I)
+_WHOSE = re.compile(
+    rf"^(\W{{0,4}}[A-Za-z][\w.-]{{1,60}}(?:[ /|,:]{{1,6}}[A-Za-z][\w./-]{{1,30}})?)[ :=|,]{{1,12}}(\+?{_NUM})\W{{0,6}}$"
+)
 _STAMP = re.compile(r"\s(1[5-9]\d{8})(?:\d{3}){0,3}\s{0,4}$")
 
 
@@ -65,6 +74,7 @@ class Lines:
         self._columns: list[str] = []
         self._pending: Where | None = None
         self._name = ""
+        self._title = ""  # the counter that a line by itself names, of which columns below it are looks
         self._differs = False
         self._seconds: float | None = None
         self.interval: float | None = None
@@ -81,7 +91,7 @@ class Lines:
     def _names(self) -> frozenset[str]:
         words: set[str] = set()
         for line in self._lines[:4000]:
-            words |= candidates(re.split(r"[\s,|]+", line.strip())[:6])
+            words |= candidates(re.split(r"[\s,|]+|:(?=[A-Za-z])", line.strip())[:6])
         return frozenset(alike(words))
 
     def _take(self, line: str) -> bool:
@@ -95,14 +105,32 @@ class Lines:
             return True
         if (row := _ROW.match(line[:2000])) and (name := canonical(row[1])) and self._across(line, name, row[2]):
             return True
-        pairs = [(one, name) for one in _PAIR.finditer(line) if (name := canonical(one[1]))][:400]
+        pairs = [(one, name) for one in _PAIR.finditer(line) if (name := _named(one[1]))][:400]
         if pairs:
             self._pairs(line, pairs)
             return True
+        if self._title and self._of_title(line):
+            return True
         if (alone := _ALONE.match(line.strip()[:400])) and (name := canonical(alone[1])):
-            self._name, self._pending = name, seen_in(line.replace(alone[1], ""), self._here, self._hosts)
+            self._name, self._title = name, name
+            self._pending = seen_in(line.replace(alone[1], ""), self._here, self._hosts)
             return True
         return self._heading(line)
+
+    def _of_title(self, line: str) -> bool:
+        """`n2 rdma0 6100000`, of the counter that a line above names."""
+        row = _WHOSE.match(line[:200])
+        value = _of(self._title, row[2]) if row else None
+        where = seen_in(row[1], self._here, self._hosts) if row else self._here
+        if row is None or value is None or (where.node, where.name, where.switch) == (self._here.node, "", ""):
+            return False
+        if not where.name and self._here.name:  # the title names the adapter of all
+            where = replace(where, kind=self._here.kind, name=self._here.name)
+        if self._differs or row[2][:1] == "+":
+            self.looks.rose(where, self._title, value, self._seconds)
+        else:
+            self.looks.put(where, self._title, value)
+        return True
 
     def _heading(self, line: str) -> bool:
         if pfc := _PFC.match(line[:400]):  # of SONiC: one table for each direction
@@ -119,6 +147,11 @@ class Lines:
         ):
             self._columns = cells
             return True
+        staged = [cell for cell in cells if _FIRST.fullmatch(cell) or _LAST.fullmatch(cell) or _CLOCK.fullmatch(cell)]
+        if self._title and len(staged) > 1 and any(cell.lower() in KEYS for cell in cells):
+            self._columns = [f"{self._title}_{cell}" if cell in staged else cell for cell in cells]
+            return True
+        self._title = _title(line) or self._title
         self._head = cells
         where = seen_in(line, self._here, self._hosts)
         told_new = where != self._here
@@ -180,6 +213,7 @@ class Lines:
                 where = told(head.lower().strip("#()"), cell, where)
             else:
                 where = seen_in(cell, where, self._hosts)
+        values, seconds = _staged(values)
         firsts = {name: number(cell) for name, cell, stage in values if _FIRST.fullmatch(stage)}
         for name, cell, stage in values:
             value = _of(name, cell.rpartition("/")[0] or cell) if re.fullmatch(rf"\+?{_NUM}(?:/s)?", cell) else None
@@ -187,7 +221,7 @@ class Lines:
                 continue
             first = firsts.get(name)
             if _LAST.fullmatch(stage or "-") and first is not None:
-                self.looks.between(where, name, first, value, self._seconds)
+                self.looks.between(where, name, first, value, seconds or self._seconds)
             elif stage in ("delta", "diff") or cell[:1] == "+":
                 if name not in firsts:
                     self.looks.rose(where, name, value, self._seconds)
@@ -229,3 +263,28 @@ def cells_of(line: str) -> list[str]:
         if line.count(mark) > 1 or (mark == "\t" and mark in line):
             return [cell.strip().strip('"') for cell in line.split(mark)][:200]
     return line.split()[:200]
+
+
+def _named(word: str) -> str:
+    return canonical(word) or (short(word) if "_" in word else "")
+
+
+def _title(line: str) -> str:
+    """The counter that a line names, which is no row of values itself."""
+    if ber := _BER.search(line[:300]):
+        return f"{'symbol' if ber[1][:1] in 'sS' else 'effective'}_ber_e18"
+    return next((name for word in re.findall(r"[A-Za-z]\w{4,60}", line[:300])[:24] if (name := _named(word))), "")
+
+
+def _staged(values: list[tuple[str, str, str]]) -> tuple[list[tuple[str, str, str]], float | None]:
+    """Columns of one counter that are headed by times, as before and after; and the seconds from one to the other."""
+    seen: dict[str, float] = {}
+    found, seconds = [], None
+    for name, cell, stage in values:
+        at = moment_in(stage if stage.count(":") == 2 else f"{stage}:00") if _CLOCK.fullmatch(stage) else None
+        if at is not None:
+            seconds = at - seen[name] if name in seen and at > seen[name] else seconds
+            stage = "after" if name in seen else "before"
+            seen.setdefault(name, at)
+        found.append((name, cell, stage))
+    return found, seconds

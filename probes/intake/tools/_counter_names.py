@@ -61,6 +61,8 @@ _SHORT = {
     "rcverrors": "port_rcv_errors", "symbol_errors": "symbol_error", "symbolerr": "symbol_error",
     "symbol_err": "symbol_error", "link_downs": "link_downed", "linkdowned": "link_downed",
     "oos": "out_of_sequence", "out_of_seq": "out_of_sequence", "seq_err": "packet_seq_err",
+    "carrier": "carrier_changes", "flaps": "carrier_changes", "link_down": "link_downed", "downs": "link_downed",
+    "effective_ber": "effective_ber_e18", "eff_ber": "effective_ber_e18", "symbol_ber": "symbol_ber_e18",
     "cnp_sent": "np_cnp_sent", "cnp_handled": "rp_cnp_handled", "cnps_sent": "np_cnp_sent",
     "ecn_marked": "np_ecn_marked_roce_packets", "adp_retrans": "roce_adp_retrans",
     "ack_timeout": "local_ack_timeout_err",
@@ -99,4 +101,5 @@ def _known(name: str) -> str:
 
 def short(word: str) -> str:
     """As canonical, also for what only heads a column."""
-    return canonical(word) or _SHORT.get(word.lower().replace("-", "_"), "")
+    bare = re.sub(r"[- ]+", "_", word.strip().lower())
+    return canonical(word) or _SHORT.get(bare, "") or (canonical(bare) if bare != word else "")

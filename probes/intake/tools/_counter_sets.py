@@ -151,7 +151,8 @@ def device(word: str) -> tuple[str, str, int | None] | None:
 
 
 def is_switch(word: str) -> bool:
-    return bool(_SWITCH.fullmatch(word)) and any(c.isdigit() for c in word) and device(word) is None
+    told = any(c.isdigit() for c in word) or re.search(r"[-_.][a-h]$", word, re.I)  # leaf-3, leaf-a
+    return bool(_SWITCH.fullmatch(word)) and bool(told) and device(word) is None
 
 
 def seen_in(text: str, where: Where, hosts: frozenset[str]) -> Where:
@@ -172,9 +173,19 @@ def seen_in(text: str, where: Where, hosts: frozenset[str]) -> Where:
         if equals and key.lower() in KEYS:
             where, after = told(key.lower(), value.strip("\"'"), where), ""
             continue
-        for part in word.split("/") if "/" in word and _HCA.fullmatch(word) is None else (word,):
+        for part in _parts(word):
             where, after = _word(part.rstrip(":"), after, where, hosts)
     return where
+
+
+def _parts(word: str) -> list[str]:
+    """n1/mlx5_0 as two words, mlx5_0/1 as one; what stands before a colon and an adapter is a node."""
+    if _HCA.fullmatch(word):
+        return [word]
+    host, colon, rest = word.partition(":")
+    if colon and (_HCA.fullmatch(rest.rstrip(":")) or _HCA.match(rest) and ":" in rest):
+        return ["node", host, *_parts(rest)]
+    return word.split("/")
 
 
 def _word(word: str, after: str, where: Where, hosts: frozenset[str]) -> tuple[Where, str]:

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from probes.core import lines_of
 from probes.intake.tools._counter_sets import device
 
-_SAYS = r"[\"']?\s{0,4}[:= ]\s{0,12}[\"']?"
+_SAYS = r"[\"']?\s{0,4}[:= ][\s.]{0,48}[\"']?"
 _WORDS = re.compile(
     r"(?P<phys>(?<![\w.])\d: ?(?:Polling|LinkUp|Disabled|Sleep|PortConfigurationTraining|LinkErrorRecovery)\b"
     rf"|\bphys(?:ical)?[ _-]?(?:link[ _-]?)?state{_SAYS}(?:Polling|LinkUp|LINK_UP|Disabled|Sleep)\b"
     r"|(?<![\w:])(?:Polling|LinkUp|LINK_UP)\b)"
     r"|(?P<state>(?<![\w.])[1-5]: ?(?:NOP|DOWN|INIT|ARMED|ACTIVE)\b"
-    rf"|\b(?:logical[ _-]?|port[ _-]?|log[ _-]?)?state{_SAYS}(?:PORT_)?(?:Down|Active|Init\w{{0,8}}|Armed)\b"
+    rf"|\b(?:logical[ _-]?|port[ _-]?|link[ _-]?|log[ _-]?)?state{_SAYS}(?:PORT_)?(?:Down|Active|Init\w{{0,8}}|Armed)\b"
     r"|\bPORT_(?:DOWN|ACTIVE|INIT|ARMED)\b)"
     r"|(?P<rate>(?<![\w.])\d{1,4}(?:\.\d)? ?(?-i:Gb/s)(?:ec)?(?: ?\(\d{1,2}X(?: \w{2,6})?\))?"
     rf"|(?<!learning[ _-])\bRate{_SAYS}\d{{1,4}}(?:\.\d)?(?![\w.])(?! ?[KMk]B)|\bSpeed{_SAYS}\d{{1,7}} ?[MG]b/?p?s)"

@@ -16,9 +16,10 @@ from probes.intake.tools._counter_sets import candidates
 from probes.intake.tools._text import mentions, number, refuse
 
 _WORD = re.compile(
-    r"\bbw\b|BW|bandwidth|Gb(?:/s|ps|it)|GB/s|MB/s|ib_(?:write|read|send)|all_?reduce|sendrecv|nccl|iperf", re.I
+    r"\bbw\b|BW|busbw|algbw|bandwidth|G[Bb](?:it)?_?(?:per_s|ps|_s)|Gb(?:/s|ps|it)|GB/s|MB/s|ib_(?:write|read|send)|all_?reduce|sendrecv|nccl|iperf",
+    re.I,
 )
-_WORDS = ("bw", "bandwidth", "gb/s", "gbp", "gbit", "mb/s", "ib_", "reduce", "sendrecv", "nccl", "iperf")
+_WORDS = ("bw", "gb_", "gbps", "bandwidth", "gb/s", "gbp", "gbit", "mb/s", "ib_", "reduce", "sendrecv", "nccl", "iperf")
 _PAIR = re.compile(
     r"^\s{0,8}[\[(|]?\s{0,4}([A-Za-z][\w.]{0,40}(?:-\d{1,6})?)\s{0,4}(?:<?-{1,2}>|<->|->|→|↔|\.\.|/|,|\||:|-|\s|\bto\b|\bvs\b){1,4}\s{0,4}"
     r"([A-Za-z][\w.]{0,40}(?:-\d{1,6})?)[\])]?\s{0,4}"

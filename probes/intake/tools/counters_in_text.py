@@ -16,7 +16,8 @@ _QUICK = (
     "port_xmit", "port_rcv", "port_trans", "port_recei", "port_disc", "port_err", "_prio", "cnp", "out_of_seq",
     "seq_err", "ack_timeout", "xmitwait", "xmit_wait", "xmtwait", "symbol_err", "symbolerr", "link_down", "linkdowned",
     "adp_retrans", "discards_phy", "rnr_nak", "retrans_", "pfc_pri", "pfc_ena", "ecn_marked", "oos", "impaired_remote",
-    "portrcv", "portxmit", "transmit_wait", "pause_ctrl", "global_pause", "carrier_", "_ber", "pfc3", "rcv_errors",
+    "portrcv", "portxmit", "transmit_wait", "pause_ctrl", "global_pause", "carrier_", "_ber", " ber", "pfc3",
+    "rcv_errors",
 )  # fmt: skip
 _OWN = (perfquery, ethtool_stats, rdma_statistic, sysfs_ports, ibqueryerrors, mlxlink)
 LOOKED_AT = 16_384

@@ -29,12 +29,19 @@ _MARK = re.compile(
     r"0x[0-9A-F]{2} -> (?:\w{0,12}(?:osm|drop_mgr|sweep|log_notice|state_mgr)|SUBNET)|\"object_path\"|\"event_source\""
     r"|\] (?:WARNING|INFO|MINOR|CRITICAL|ERROR) \[\w{2,30}\] \w{2,30} \[|\b(?:Switch|Computer): ?[^\n/]{1,80} / "
     r"|%(?:LINEPROTO|LINK|ETHPORT|ETH_PORT_CHANNEL)-\d-|oper state set from|switchd\[\d|updatePortOperStatus"
+    r"|(?:port|interface|intf) (?:swp|Ethernet|Eth)[\w/]{1,12}[:,]?"
+    r" (?:changed |link |oper(?:ational)? ?|state |is |went |to |status ){1,4}(?:up|down)"
+    r"|\bSwitch [\w.-]{2,60}(?: \([^()\n]{0,60}\))?:? {1,2}(?:node |switch )?(?:is |went )?"
+    r"(?:down|unreachable|lost|not responding)"
+    r"|\bLink (?:is |went )?(?:down|up): [^\n]{3,120}<-{1,2}>"
     r"|\bufm\b[^\n]{0,80}Link|^-[EW]- [^\n]{0,200}(?:link width|link speed|BER)",
     re.I | re.M,
 )  # fmt: skip
 _QUICK = (
     "osm", "drop_mgr", "sweep", "log_notice", "state_mgr", "-> subnet", "portoperstatus", "object_path",
     "event_source", "switch:", "computer:", "%line", "%link", "%eth", "oper state set", "switchd[", "ufm",
+    "changed state", "link is", "link down", "is down", "went down", "unreachable",
+    "port eth", "interface eth", "port swp",
     "-e- ", "-w- ", "] warning [", "] info [", "] minor [", "] critical [",
 )  # fmt: skip
 _WHAT = (
@@ -42,7 +49,8 @@ _WHAT = (
                         r"|(?:width|speed) [^\n]{0,40}(?:is|but) )", re.I)),
     ("flaps", re.compile(r"unhealthy due to FLAPPING|link (?:is )?flapp", re.I)),
     ("gone", re.compile(r"\b(?:node|switch|director switch) (?:is|went) down|Remov(?:ed port with GUID"
-                        r"|(?:ing|ed) (?:switch|node))|not reachable in fabric", re.I)),
+                        r"|(?:ing|ed) (?:switch|node))|not reachable in fabric"
+                        r"|\bSwitch:? [\w.-]{2,60}[^\n]{0,70}?(?:unreachable|not responding|is lost)", re.I)),
     ("back", re.compile(r"\b(?:node|switch|director switch) (?:is|went) up|Discovered new port with GUID", re.I)),
     ("down", re.compile(r"link (?:went|is|state)? ?(?:changed to )?down|carrier down|to (?:state )?DOWN\b"
                         r"|from up to down|is down \(|IF_DOWN|port (?:is|went) down", re.I)),
@@ -61,6 +69,16 @@ _OSM = re.compile(r"\bSwitch 0x[0-9a-f]{1,16}[ (]{1,2}?(\S[^\n]{0,100}?)\)? port
 _REMOVED = re.compile(
     r"of node: ?(\S[^\n]{0,100}?)\s{0,4}$|Remov(?:ing|ed) (switch|node):? "
     r"(?:0x[0-9a-f]{1,16}[ (]{1,2})?(\S[^\n(]{0,100}?)\)?(?: \(0x[0-9a-f]{1,16}\))?\s{0,4}$",
+    re.I,
+)
+_SWITCH_GONE = re.compile(  # as somebody retypes UFM: Switch leaf07 (b8:ce:..): Node is down / unreachable
+    r"\bSwitch:? ([\w.-]{2,60})(?: \([^()\n]{0,60}\))?:? {1,2}(?:node |switch )?(?:is |went )?"
+    r"(?:down|unreachable|lost|not responding)",
+    re.I,
+)
+_BOTH = re.compile(  # leaf07 port 1 <-> n01 mlx5_2
+    r"(?:: |\s|^)([\w.-]{2,60})[ :/](?:port )?(\S{1,16}) {0,2}<-{1,2}> {0,2}"
+    r"([\w.-]{2,60})[ :/]((?:mlx\d|bnxt|hfi|rdmap|ib|HCA-)\w{0,20})",
     re.I,
 )
 _DIAGNOSED = re.compile(r"([\w.-]{2,64})(?: |/U1/|/)((?:mlx\d|hfi\d|ibp|HCA-)\w{0,20})")
@@ -133,6 +151,10 @@ def _event(row: str, switches: set[str]) -> FabricEvent | None:
 def _ends(row: str, switches: set[str]) -> list[End]:
     if row[:4] in ("-E- ", "-W- "):
         return _of_ibdiagnet(row)
+    if both := _BOTH.search(row):
+        return [_end("Switch", both[1], re.sub(r"\D{1,16}", "", both[2])), _end("Computer", f"{both[3]} {both[4]}", "")]
+    if gone := _SWITCH_GONE.search(row):
+        return [_end("Switch", gone[1], "")]
     if found := _PAIR.findall(row):
         return [_end(kind, name, port) for kind, name, port in found[:2]]
     if removed := _REMOVED.search(row):

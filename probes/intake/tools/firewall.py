@@ -25,11 +25,15 @@ _NFT_HOOK = re.compile(r"type filter hook (\w{1,16})[^;\n]{0,60};(?: policy (dro
 _ZONE = re.compile(r"^([\w-]{1,40}) \(active\)$", re.M)
 _NEXT_ZONE = re.compile(r"\n(?=[\w-]{1,40}(?: \(active\))?\n)")
 _TARGET = re.compile(r"^  target: (default|DROP|ACCEPT|%%REJECT%%)$", re.M)
+_LISTS = re.compile(r"firewall-cmd_(?:--?[\w-]{1,40}_){0,3}--list-ports")
+_LISTED_PORTS = re.compile(r"\s{0,8}(?:\d{1,5}(?:-\d{1,5})?/(?:tcp|udp)\s{0,8}){1,64}")
 _UFW = re.compile(r"^Status: active\n(?:Logging: [^\n]{1,60}\n)?Default: (deny|reject) \(incoming\)", re.M)
 _PORTS = re.compile(r"(?:dpts?:|--dports?(?: |=)|dports |dport )(?:\{ ?)?([\d,: -]{1,120})")
 
 
 def fits(head: str, name: str) -> bool:
+    if _LISTS.search(name) and _LISTED_PORTS.fullmatch(head[:2000]):
+        return True
     if not mentions(head, ("chain", "iptables", "target", "-p ", "-a ", "ufw", "table ", "zone", "policy")):
         return False
     if (_ZONE.search(head) and _TARGET.search(head)) or _UFW.search(head):
@@ -45,6 +49,9 @@ def fits(head: str, name: str) -> bool:
 
 
 def read(text: str) -> Settings:
+    if _LISTED_PORTS.fullmatch(text[:2000]):
+        says = f"firewalld lets in only its services and ports {' '.join(text.split())}"
+        return Settings(filters=(FilterRule("INPUT", clean(says)[:200], "REJECT", policy=True),), filters_told=True)
     if zones := list(_zones(text[:262_144])):
         return Settings(filters=tuple(zones), filters_told=True)
     found = list(_nft(text)) if "type filter hook" in text[:1_048_576] else list(_iptables(text))

@@ -25,15 +25,24 @@ WANTED = {
     "link down counter": "link_downed", "link error recovery counter": "link_error_recovery",
     "status opcode": "status_opcode", "temperature [c]": "module_celsius",
 }  # fmt: skip
+# What another tool would not call so.
+CUT_OUT = frozenset(WANTED) - {"temperature [c]", "link down counter"} | {"raw physical errors per lane"}
 
 
 def fits(head: str, name: str) -> bool:
     if head[:1] == "{":
         return '"result"' in head and ('"Operational Info"' in head or '"Physical Counters and BER Info"' in head)
     tables = ("Troubleshooting Info", "Physical Counters and BER Info", "Module Info", "Supported Info")
-    return any(table in head for table in tables) and bool(
-        re.search(r"^(?:Physical state|Symbol BER) {1,60}: ", head, re.M)
-    )
+    if any(table in head for table in tables) and re.search(r"^(?:Physical state|Symbol BER) {1,60}: ", head, re.M):
+        return True
+    return _rows_of_it(head)
+
+
+def _rows_of_it(head: str) -> bool:
+    """Rows that somebody cut out of its tables: two at least, and as many as other lines."""
+    lines = [line for line in lines_of(head[:16_384], 400) if line.strip()]
+    keys = [found[1].lower() for line in lines if (found := _LINE.match(line.strip()))]
+    return sum(key in CUT_OUT for key in keys) * 2 >= max(4, len(lines))
 
 
 def read(text: str) -> Counters:

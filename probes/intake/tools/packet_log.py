@@ -49,4 +49,11 @@ def read(text: str) -> Settings:
     return Settings(filters=tuple(found.values()), filters_told=True)
 
 
-TOOL = Tool("packet log", "host.settings", lambda head, name: False, read, quiet, host_in)  # beside a kernel log
+def _fits(head: str, name: str) -> bool:
+    """Such lines without the kernel's times; in a kernel log they are read beside it."""
+    lines = [line for line in lines_of(head[:16_384], 1000) if line.strip()]
+    bare = [line for line in lines if "kernel:" not in line and (_DROPPED.match(line) or _FULL.match(line))]
+    return 2 * len(bare) >= len(lines) > 0
+
+
+TOOL = Tool("packet log", "host.settings", _fits, read, quiet, host_in)

@@ -31,6 +31,14 @@ _PAIR = re.compile(
     r"^\s{0,8}([A-Za-z0-9][\w.-]{0,62}) {0,3}(?:->|=>|-->|>|\u2192|to) {0,3}([A-Za-z0-9][\w.-]{0,62})[ :,(]"
     r"[^\n%]{0,80}?\b(\d{2,5})\b[^\n%]{0,60}?[ :=](\d{1,3})(?:\.\d{1,4})?% (?:packet )?loss"
 )
+_WENT = re.compile(  # kx1->kx3 FAIL (message too long, mtu=1500); the size stands in the row or above
+    r"^\s{0,8}([A-Za-z0-9][\w.-]{0,62}) {0,3}(?:->|=>|-->|\u2192|to) {0,3}([A-Za-z0-9][\w.-]{0,62})"
+    r"[ :,(]{1,6}([^\n]{0,120}?)"
+    r"\b(ok|pass(?:ed)?|good|fail(?:ed)?|lost|too (?:long|big)|(?:no|0) (?:reply|answer))(?![\w-])([^\n]{0,120})$",
+    re.I,
+)
+_SIZE = re.compile(r"(?:(?<![\w-])-s ?|size[ =:]{1,3}|payload[ =:]{1,3})(\d{3,5})(?!\d)")
+_TOLD_MTU = re.compile(r"\bp?mtu[ =:]{1,3}(\d{3,5})\b", re.I)
 _RESUME = re.compile(r"^\s{1,12}Resume: pmtu (\d{1,6})")
 _LESS = re.compile(r"^\s{0,4}\d{1,3}\??:\s{1,4}\S.{0,120}?\bpmtu (\d{1,6})")  # a hop that told it
 _LOCALHOST = re.compile(r"^\s{0,4}1\?: \[LOCALHOST\]\s{1,60}pmtu (\d{1,6})")
@@ -42,7 +50,10 @@ def fits(head: str, name: str) -> bool:
         _END.match(line) or _LOCAL.match(line) or _ROUTER.match(line) for line in lines
     )
     pinged = pinged or (bool(_ASKED.search(name)) and any(_ECHO.match(line) or _OF.match(line) for line in lines))
-    return pinged or any(_LOCALHOST.match(line) or _PAIR.match(line) for line in lines)
+    own = (
+        _SIZE.search(head[:16384]) and "ping" in f"{head[:16384]}{name}" and sum(map(bool, map(_WENT.match, lines))) > 1
+    )
+    return bool(pinged or own) or any(_LOCALHOST.match(line) or _PAIR.match(line) for line in lines)
 
 
 def read(text: str) -> Settings:
@@ -50,6 +61,7 @@ def read(text: str) -> Settings:
     bare: dict[tuple[str, int], int] = {}  # replies without what ping prints before and after them
     peer, size, smaller, router, whole, less = "", 0, None, False, 0, 0
     traced = "[LOCALHOST]" in text
+    above = int(asked[1]) if (asked := _SIZE.search(text[:16384])) else 0
     for line in lines_of(text, 300):
         if one := _BEGIN.match(line):
             peer, size = one[2] or one[1], int(one[4] or int(one[3]) + 28)
@@ -70,6 +82,12 @@ def read(text: str) -> Settings:
             size, peer = 0, ""
         elif one := _PAIR.match(line):
             found.append(Ping(clean(one[2]), int(one[3]) + 28, 100, 100 - min(int(one[4]), 100), source=clean(one[1])))
+        elif above and (one := _WENT.match(line)):
+            own, told = _SIZE.search(line), _TOLD_MTU.search(one[5])
+            came = int(one[4].lower() in ("ok", "pass", "passed", "good"))
+            payload = int(own[1]) if own else above
+            smaller = int(told[1]) if told and not came else None
+            found.append(Ping(clean(one[2]), payload + 28, 10, 10 * came, smaller, source=clean(one[1])))
         elif one := _LOCALHOST.match(line):
             found += _traced(whole, less)
             whole = less = int(one[1])

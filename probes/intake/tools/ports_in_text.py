@@ -16,6 +16,7 @@ from probes.intake.tools._ports import node_facts, port
 from probes.intake.tools._text import host_in, mentions, refuse
 
 _OWN = (ibstat, ibstatus, ibv_devinfo, rdma_link, sysfs_ports)
+_TOOLS = re.compile(r"(?:sudo_)?(?:ibstat(?:us)?|ibportstate|ibv_devinfo|cat_sys_class_infiniband)(?![a-z])")
 SHARE = 0.6  # of its lines tell a port; judgement: prose and logs mention one now and then
 LOOKED_AT = 8_192
 UNNAMED = "mlx5_0"  # the first port, where no line names one
@@ -32,7 +33,9 @@ def fits(head: str, name: str) -> bool:
     some = [one for one in ports if one.kind != "netdev"]
     if parts_by_first_word(head[:LOOKED_AT]):
         return False  # of several nodes: each is read by itself
-    return share >= SHARE and (len(some) > 1 or (len(some) == 1 and bool(some[0].name or _asked_for(name))))
+    return share >= SHARE and (
+        len(some) > 1 or (len(some) == 1 and bool(some[0].name or _asked_for(name) or _TOOLS.match(name)))
+    )
 
 
 def read(text: str) -> IbPorts:

@@ -63,6 +63,14 @@ _ASKED = re.compile(
     r"(?P<rest>(?:_2?_?(?:dev_null)?(?:_2_1)?){0,2}_echo(?:_[\w-]{1,40}?)?(?:_echo_[\w-]{1,40})?)$"
 )
 _ECHOED = re.compile(r"_echo_([\w-]{1,40}?)_echo_([\w-]{1,40})$")
+_ROW = re.compile(
+    rf"\W{{0,6}}{_PEER}(?::|\s{{1,20}}|\s?\|\s?)(?=(?:port[ :]{{1,2}})?\d{{2,5}}\b)(?P<rest>[^\n]{{3,300}})$"
+)
+_OF_ROW = re.compile(  # m4 29500 open 50000 filtered
+    r"(?:port[ :]{1,2})?(?<![\d.])(\d{2,5})(?:/tcp)?[ :=|]{1,6}"
+    r"(open|ok|reachable|connected|succeeded|closed|refused|filtered|blocked|dropped|unreachable"
+    r"|time(?:d[ -]?)?out|no answer|no route|fail\w{0,3})(?![\w-])", re.I,
+)  # fmt: skip
 _STATES = {"open": "", "closed": "refused", "filtered": "timed out"}  # nmap(1)
 
 
@@ -74,12 +82,15 @@ def fits(head: str, name: str) -> bool:
     if _TELNET.search(head[:4096]):
         return True
     shapes = (*_FAILED, *_OPENED, _NMAP, _GREPPABLE)
+    if sum(bool(_rows(line)) for line in lines_of(head[:16384], 300)) > 1 or _columns(head[:16384]):
+        return True
     return any(one.match(line) for line in lines_of(head[:16384], 300) for one in shapes)
 
 
 def read(text: str) -> Settings:
     found: list[Reach] = []
     peer = ""  # of nmap's report
+    found += _columns(text)
     for host, open_to, why in _TELNET.findall(text[:65_536]):
         found.append(Reach(clean(open_to or host).rstrip("."), 0, _kind(why)))
     for line in lines_of(text, 2000):
@@ -89,12 +100,42 @@ def read(text: str) -> Settings:
             found += report[1]
         elif one and (port := one["port"]) and int(port) < 65_536:
             found.append(Reach(clean(one["peer"]), int(one["port"]), _kind(one.groupdict().get("why") or "")))
+        else:
+            found += _rows(line)
     word = text.strip()
     if not found and re.fullmatch(r"[\w -]{1,60}", word):
         found.append(Reach("", 0, word))  # what it was asked, only the command tells: see named
     if not found:
         raise refuse("what nc prints of a connection", text)
     return Settings(reaches=tuple(found[:5000]))
+
+
+def _columns(text: str) -> list[Reach]:
+    """A table with a column for each port: | to | 29500 | 45000 |."""
+    found: list[Reach] = []
+    ports: list[int] = []
+    for line in lines_of(text[:65_536], 300):
+        cells = [cell for cell in re.split(r"[\s|,;]{1,40}", line.strip(" |")) if cell]
+        if len(cells) > 1 and all(re.fullmatch(r"\d{2,5}(?:/tcp)?", cell) for cell in cells[1:]):
+            ports = [int(cell.partition("/")[0]) for cell in cells[1:]]
+        elif ports and len(cells) == len(ports) + 1:
+            row = " ".join(f"{port} {cell}" for port, cell in zip(ports, cells[1:], strict=True))
+            some = _rows(f"{cells[0]} {row}")
+            found += some if len(some) == len(ports) else []
+    return found if len(found) > len(ports) else []
+
+
+def _rows(line: str) -> list[Reach]:
+    """A row of somebody's own table: a host, then ports with what came of each."""
+    row = _ROW.match(line[:400])
+    told = _OF_ROW.findall(row["rest"]) if row and _OF_ROW.match(row["rest"]) else []
+    good = ("open", "ok", "reachable", "connected", "succeeded")
+    kinds = {"refused": "refused", "closed": "refused", "no route": "no route", "unreachable": "no route"}
+    peer = clean(row["peer"]) if row else ""
+    return [
+        Reach(peer, int(port), "" if how.lower() in good else kinds.get(how.lower(), "timed out"))
+        for port, how in told if int(port) < 65_536
+    ]  # fmt: skip
 
 
 def named(facts: Settings, path: str) -> Settings:
