@@ -24,6 +24,7 @@ from probes.diagnosis.well import signs
 from probes.topology import Topology
 
 log = logging.getLogger(__name__)
+OF_MACHINE = ("gpu.", "ib.", "host.machine_check", "host.rebooted", "host.clock_offset", "host.library_mismatch")
 OF_PROGRAM = ("gpu.app_fault", "gpu.out_of_memory")
 UNKNOWN = {"", "?"}  # in the place of a name
 
@@ -158,8 +159,8 @@ def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]
 def _placed(one: Hypothesis, nodes: Mapping[str, str]) -> Hypothesis:
     here = {nodes[name] for name in one.nodes if name in nodes}
     pod = str(one.subject.get("node", ""))
-    if pod in nodes and one.cause.startswith("gpu.") and one.cause not in OF_PROGRAM:
-        # A pod's GPU is the machine's, and that is what somebody drains.
+    if pod in nodes and one.cause.startswith(OF_MACHINE) and one.cause not in OF_PROGRAM:
+        # A pod's GPUs and adapters are the machine's, and that is what somebody drains.
         says = one.says.replace(pod, nodes[pod])
         one = replace(one, subject={**one.subject, "node": nodes[pod]}, says=says)
     return replace(one, nodes=one.nodes | here) if here else one

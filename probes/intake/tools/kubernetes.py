@@ -52,6 +52,12 @@ ENDED = (
     "NodeShutdown",
     "DeadlineExceeded",
 )
+# A row of `kubectl get pods -o wide` of which grep left no header: only a pod has READY as 1/1, an address and a node.
+_POD_ALONE = re.compile(
+    r"[ \t]{0,8}(?:([a-z0-9][\w-]{0,62})[ \t]{1,60})?([a-z0-9][\w.-]{0,120})[ \t]{1,60}\d{1,3}/\d{1,3}[ \t]{1,30}"
+    r"([A-Z][\w:/]{2,40})[ \t]{1,30}\d{1,6}(?: \([\ddhms]{1,12} ago\))?[ \t]{1,30}"
+    r"(\d{1,5}[smhdy][\dsmhdy]{0,8})[ \t]{1,30}(?:[\da-f.:]{3,45}|<none>)[ \t]{1,30}([a-z0-9][\w.-]{0,120})(?:[ \t]|$)"
+)
 _SPACED = re.compile(r"([a-z0-9][\w.-]{0,62})\s{1,60}(?:\d{1,5}[smhd]|<unknown>)")
 _FIELD = re.compile(r"(\s{0,16})([A-Z][\w .-]{1,40}?):\s{1,60}(\S.{0,1000})")
 _CONDITION = re.compile(r"\s{1,8}(Ready|DiskPressure|ReadonlyFilesystem)\s{1,40}(True|False|Unknown)\s(.{0,600})")
@@ -64,10 +70,10 @@ def _fits(head: str, name: str) -> bool:
         return True
     if (pods := _PODS.search(head[:8192])) is not None:
         return "NODE" in pods[0].split() or "OOMKilled" in head or "Evicted" in head
-    if _CUSTOM.search(head[:8192]) and ("OOMKilled" in head or "Evicted" in head):
-        return True
     lines = [line for line in lines_of(head[:8192], 600) if line.strip()][:40]
-    alone = sum(bool(_ROW_ALONE.match(line.strip())) for line in lines)
+    if _CUSTOM.search(head[:8192]) and ("OOMKilled" in head or "Evicted" in head or _CUSTOM.match(lines[0])):
+        return True
+    alone = sum(bool(_ROW_ALONE.match(line.strip()) or _POD_ALONE.match(line)) for line in lines)
     return alone > 0 and alone * 2 > len(lines)
 
 
@@ -111,6 +117,8 @@ def _tables(found: Gathered, text: str) -> None:
             condition(found, of.name if of.kind != "pod" else "", one[1], one[2], one[3])
         elif "STATUS" in columns or "NODE" in columns:
             _row(found, columns, line)
+        elif (pod := _POD_ALONE.match(line)) is not None:
+            _pod(found, pod[2], pod[1] or "", pod[3], pod[5], pod[4])
         of.gpus = of.gpus or bool(GPU.search(line))
     _close(found, of)
 
@@ -131,10 +139,14 @@ def _row(found: Gathered, columns: dict[str, int], line: str) -> None:
             found.unready.setdefault(name)
         return
     space = words[0] if spaced else ""
-    found.pod(name, space, cells.get("NODE", ""), age_s=age(cells.get("AGE", "")))
+    _pod(found, name, space, status, cells.get("NODE", ""), cells.get("AGE", ""))
+
+
+def _pod(found: Gathered, name: str, space: str, status: str, node: str, since: str) -> None:
+    found.pod(name, space, node, age_s=age(since))
     if status in ENDED and status != "Evicted":  # why it was evicted tells another line
         message = "terminated" if status in ("Terminated", "Shutdown") else ""
-        found.event("pod", name, status, message, cells.get("NODE", "").replace("<none>", ""), None, space)
+        found.event("pod", name, status, message, node.replace("<none>", ""), None, space)
 
 
 def _event(found: Gathered, of: _Described, line: str, row: re.Match[str]) -> None:
