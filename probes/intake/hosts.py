@@ -190,6 +190,12 @@ top tail head last first page seg cmd note notes chat paste session window pane 
 ticket sev sn bug question jira ops sre chg req issue pid pod ecc
 """
 _NUMBERED_WORDS = frozenset(_NUMBERED.split())
+# What people call files that they number: terminal2, evidence1, snippet-3, mail1.
+_OF_FILES = re.compile(
+    r"term\w{0,6}|evid\w{0,6}|snip\w{0,6}|mail|msg|messages?|text|txt|file|doc|excerpt|extract|console|buffer|clip|lines?"
+    r"|grep|cmd|command|session|shell|slack|teams|thread|alert|grafana|prom\w{0,8}|dashboard|panel|query|table|sheet|list|rows?"
+    r"|[a-z]\d{1,2}$", re.I,
+)  # fmt: skip
 _COUNTED = re.compile(r"([a-z]{1,10})-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}", re.I)
 
 
@@ -197,8 +203,8 @@ def lone_node(path: PurePosixPath) -> str:
     """The node that the only word of a file's name can be that is no tool, c0417 of dmesg-c0417.txt, or its
     folder's. Nothing else names it, so it counts after all that does."""
     name = numbered_word(path.name)
-    if name and name != stem(path.name) and may_be_lone(name):  # beside a tool's name
-        return name
+    if name and may_be_lone(name) and (name != stem(path.name) or not _OF_FILES.match(name)):
+        return name  # beside a tool's name, or as the whole name of the file
     folders = [folder.name for folder in path.parents if folder.name]
     return next((one for folder in folders if (one := numbered_word(folder)) and may_be_lone(one)), "")
 

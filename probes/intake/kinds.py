@@ -141,7 +141,7 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("perhaps a log", text)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=network_policy.TOOL)
-    if item.name.lower().endswith((".csv", ".tsv")):
+    if item.name.lower().endswith((".csv", ".tsv", ".md")):
         steps, values = steps_in(text), beside(text[:HEAD], item.name)
         if steps or values:
             return Known("perhaps a log", f"{text}\n{steps}" if values else steps)

@@ -18,10 +18,8 @@ from collections.abc import Iterator
 
 from probes.catalog._net_facts import Settings
 from probes.core import ParseError, lines_of
-from probes.intake.hosts import may_be_lone
-from probes.intake.names import is_address, is_host, is_other, looks_like_a_node
 from probes.intake.tools import Tool
-from probes.intake.tools._told_of import node_in
+from probes.intake.tools._told_of import leading, node_in
 from probes.intake.tools.limits import quiet
 
 _NAME = r"(?:nvidia[_-]peermem|nv_peer_?mem)"
@@ -41,7 +39,6 @@ _ASKED = re.compile(
     r"(?:lsmod|/proc/modules)[^\n]{0,40}peer_?mem['\"]?\s{0,4}(?:[:=]|->|=>)\s{0,4}([^\n]{0,80})$", re.I
 )
 _NOTHING = re.compile(r"\W{0,4}(?:nothing|empty|none|no output|no|0|not loaded|-{1,3})?\W{0,4}", re.I)
-_FIRST = re.compile(r"\s{0,8}[\[(]?([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})[\])]?(?:\s{0,4}[:|]\s{0,4}|\s{1,40})")
 LOOKED_AT, MOST = 65_536, 1_048_576
 
 
@@ -64,21 +61,10 @@ def fits(head: str, name: str) -> bool:
     return next(_told(head[:LOOKED_AT]), None) is not None
 
 
-def _node(line: str, at: int) -> str:
-    """The node before what is told, "" for none."""
-    if (first := _FIRST.match(line)) is not None and first.end() <= at:
-        word = first[1]
-        if is_address(word) or looks_like_a_node(word):
-            return word
-        if is_host(word) and may_be_lone(word.partition(".")[0]) and not is_other(word):
-            return word
-    return node_in(line[:at], at)
-
-
 def by_node(text: str) -> dict[str, Settings]:
     there: dict[str, bool] = {}
     for line, loaded, at in _told(text[:MOST]):
-        node = _node(line, at)
+        node = leading(line, at) or node_in(line[:at], at)
         if node or not there:
             there[node] = loaded and there.get(node, True)
     if not there:

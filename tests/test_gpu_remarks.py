@@ -1,0 +1,97 @@
+"""What people write down about GPUs: lines they retyped or cut short, and tables they made.
+
+Right values: the words are the driver's and fabric manager's as in their recordings; what follows from an Xid is
+NVIDIA's table of Xids. Nothing here is taken from the readers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.hardware import judged
+
+OTHERS = "kd06 and kd08 look fine\nstep time was 2.1 s until 10:40, then it stopped\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("kd07: Xid 79, gpu 5, fallen off bus", "gpu.fell_off_bus"),
+        ("kd07 dmesg: NVRM: GPU at 0000:4e:00.0 has fallen off bus", "gpu.fell_off_bus"),
+        ("kd07 kernel: Xid 149 (0000:1b:00) NETIR_LINK_EVT Fatal XC0 i0 Link 09", "gpu.nvlink_error"),
+        ("saw xid 74 on kd07 (GPU 2)", "gpu.nvlink_error"),
+        ("kd07 | Xid (PCI:0000:9a:00): 95, Uncontained: L2", "gpu.memory_error"),
+        ("kd07: nvidia-nvswitch1 SXid 20034 Fatal, link 12", "gpu.nvswitch_fabric"),
+        ("kd07  nvidia-fabricmanager: failed, on the two others active", "gpu.nvswitch_fabric"),
+        ("kd07: gres/gpu count reported lower than configured (7 < 8)", "gpu.fell_off_bus"),
+        ("kd07: nvidia-smi hangs, ctrl-c does nothing", "gpu.driver_hang"),
+    ],
+)
+def test_a_retyped_line_tells_the_fault_and_its_node(tmp_path: Path, line: str, cause: str) -> None:
+    verdict = judged(tmp_path, {"seen.txt": f"{line}\n{OTHERS}"}).verdict
+    assert verdict.hypothesis.cause == cause
+    assert verdict.hypothesis.subject["node"] == "kd07"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kd07: no xids, ecc all zero",
+        "kd07: Xid 79 was last week, board replaced since",
+        "kd07: should we look for xid 79?",
+        "if you see Xid 79 on kd07 drain it",
+        "kd07: nvidia-nvswitch1 SXid 12028, Non-fatal, Link 32",
+        "kd07: xid none",
+        "kd07: Xid 43 from debugging on friday",
+    ],
+)
+def test_what_did_not_happen_now_blames_no_gpu(tmp_path: Path, line: str) -> None:
+    verdict = judged(tmp_path, {"seen.txt": f"{line}\n{OTHERS}"}).verdict
+    assert verdict.hypothesis.cause in ("none", "unknown")
+
+
+def test_one_xid_that_somebody_wrote_down_is_not_certain(tmp_path: Path) -> None:
+    assert judged(tmp_path, {"seen.txt": f"kd07: Xid 79, gpu 5\n{OTHERS}"}).verdict.probability < 0.9
+
+
+MEMORY = "| host | gpu | uncorrectable (volatile) | correctable | remap pending |\n|---|---|---|---|---|\n"
+SEEN = (
+    "| node | GPUs in nvidia-smi | GPUs in lspci |\n|---|---|---|\n"
+    + "| kd06 | 8 | 8 |\n| kd07 | {0} | 8 |\n| kd08 | 8 | 8 |\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cause", "gpu"),
+    [
+        ("ecc.md", f"{MEMORY}| kd06 | 1 | 0 | 3 | no |\n| kd07 | 1 | 6 | 210 | yes |\n", "gpu.memory_error", 1),
+        ("t.csv", "node,gpu,dram double bit,row remap failure\nkd06,0,0,no\nkd07,0,9,yes\n", "gpu.memory_error", 0),
+        ("count.md", SEEN.format(7), "gpu.fell_off_bus", None),
+        ("nv.csv", "host,gpu,nvlinks up\nkd06,0,18\nkd06,1,18\nkd07,0,18\nkd07,1,16\n", "gpu.nvlink_error", 1),
+        (
+            "fm.txt",
+            "node   fabric manager   driver\nkd06   running          550.90.07\nkd07   failed           550.90.07\n",
+            "gpu.nvswitch_fabric",
+            None,
+        ),
+        ("smi.txt", "host  nvidia-smi  gpus\nkd06  ok          8\nkd07  hangs       -\n", "gpu.driver_hang", None),
+    ],
+)
+def test_a_table_names_the_node_that_differs(tmp_path: Path, name: str, text: str, cause: str, gpu: int | None) -> None:
+    verdict = judged(tmp_path, {name: text}).verdict
+    assert verdict.hypothesis.cause == cause
+    assert verdict.hypothesis.subject.get("node") == "kd07"
+    assert gpu is None or verdict.hypothesis.subject.get("gpu") == gpu
+
+
+def test_a_table_in_which_all_are_alike_blames_nobody(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"count.md": SEEN.format(8)}).verdict
+    assert verdict.hypothesis.cause in ("none", "unknown")
+
+
+def test_a_file_that_has_only_its_nodes_name_is_of_that_node(tmp_path: Path) -> None:
+    log = "[ 8812.1] amdgpu 0000:c1:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block\n"
+    assert judged(tmp_path / "a", {"kd-7.txt": log}).verdict.hypothesis.subject["node"] == "kd-7"
+    assert "node" not in judged(tmp_path / "b", {"terminal2.txt": log}).verdict.hypothesis.subject
