@@ -95,3 +95,63 @@ def test_a_file_that_has_only_its_nodes_name_is_of_that_node(tmp_path: Path) -> 
     log = "[ 8812.1] amdgpu 0000:c1:00.0: amdgpu: 2 uncorrectable hardware errors detected in umc block\n"
     assert judged(tmp_path / "a", {"kd-7.txt": log}).verdict.hypothesis.subject["node"] == "kd-7"
     assert "node" not in judged(tmp_path / "b", {"terminal2.txt": log}).verdict.hypothesis.subject
+
+
+CLOCKS = (
+    "SM clock under load, MHz\n       gpu0 gpu1 gpu2 gpu3\nkd06     1755 1755 1740 1755\nkd07     1755  {0} 1755 1755\n"
+)
+COPIES = "h2d copy GB/s\nkd06 gpu0 54.9 gpu1 55.0\nkd07 gpu0 55.0 gpu1 {0}\nkd08 gpu0 55.1 gpu1 54.8\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"), [(CLOCKS.format(615), "gpu.throttled"), (COPIES.format(6.6), "gpu.pcie_degraded")]
+)
+def test_the_one_gpu_that_measures_far_below_all_others_is_named(tmp_path: Path, text: str, cause: str) -> None:
+    verdict = judged(tmp_path, {"measured.txt": text}).verdict
+    assert verdict.hypothesis.cause == cause
+    assert verdict.hypothesis.subject == {"node": "kd07", "gpu": 1}
+
+
+@pytest.mark.parametrize("text", [CLOCKS.format(1740), COPIES.format(54.1), CLOCKS.format(615).replace("load", "no")])
+def test_gpus_that_measure_alike_or_at_rest_are_well(tmp_path: Path, text: str) -> None:
+    assert judged(tmp_path, {"measured.txt": text}).verdict.hypothesis.cause in ("none", "unknown")
+
+
+def test_a_run_that_ends_well_only_without_peer_access_tells_that_it_is_blocked(tmp_path: Path) -> None:
+    tried = "kd07, 8x L40S\nNCCL_P2P_DISABLE=1: all_reduce 13.2 GB/s, ok\nNCCL_P2P_DISABLE=0: hangs at once\n"
+    verdict = judged(tmp_path / "a", {"tried.txt": tried}).verdict
+    assert (verdict.hypothesis.cause, verdict.hypothesis.subject) == ("gpu.p2p_blocked", {"node": "kd07"})
+    same = judged(tmp_path / "b", {"tried.txt": tried.replace("hangs at once", "12.9 GB/s, ok too")}).verdict
+    assert same.hypothesis.cause in ("none", "unknown")
+
+
+LOOP = "ops@jump:~$ for n in kd06 kd07; do echo $n; ssh $n timeout 20 nvidia-smi -L | wc -l; echo rc=$?; done\n"
+
+
+def test_a_tool_that_ran_out_of_its_time_tells_that_the_driver_does_not_answer(tmp_path: Path) -> None:
+    verdict = judged(tmp_path / "a", {"p.txt": f"{LOOP}kd06\n8\nrc=0\nkd07\n0\nrc=124\n"}).verdict
+    assert (verdict.hypothesis.cause, verdict.hypothesis.subject) == ("gpu.driver_hang", {"node": "kd07"})
+    well = judged(tmp_path / "b", {"p.txt": f"{LOOP}kd06\n8\nrc=0\nkd07\n8\nrc=0\n"}).verdict
+    assert well.hypothesis.cause in ("none", "unknown")
+
+
+def test_a_column_of_nodes_beside_those_of_nvidia_smi_tells_whose_gpu_it_is(tmp_path: Path) -> None:
+    head = "host,index,clocks.sm,temperature.gpu,clocks_event_reasons.hw_thermal_slowdown\n"
+    rows = "kd06,2,1755 MHz,60,Not Active\nkd07,2,720 MHz,93,Active\n"
+    verdict = judged(tmp_path, {"smi.csv": head + rows}).verdict
+    assert (verdict.hypothesis.cause, verdict.hypothesis.subject.get("node")) == ("gpu.throttled", "kd07")
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("rank5: CUDA error: device-side assert triggered", "gpu.app_fault"),
+        ("rank 5 | torch.OutOfMemoryError: CUDA out of memory, tried to allocate 2.5 GiB (GPU 5)", "gpu.out_of_memory"),
+        ("[rank5]: terminate called: CUDA error 700 an illegal memory access was encountered", "gpu.app_fault"),
+    ],
+)
+def test_what_a_rank_met_is_its_own_however_its_mark_is_written(tmp_path: Path, line: str, cause: str) -> None:
+    steps = "".join(f"2026-03-02 11:10:{at:02d},114 INFO step {at}/500 loss 2.31\n" for at in range(10, 20))
+    verdict = judged(tmp_path, {"job.log": f"{steps}{line}\nrank0: watchdog timeout\n"}).verdict
+    assert verdict.hypothesis.cause == cause
+    assert verdict.hypothesis.subject.get("rank") == 5

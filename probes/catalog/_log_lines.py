@@ -84,6 +84,12 @@ class Line:
 
 
 _RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})(?:[ @|]([A-Za-z][\w.-]{0,80}))?\]:? ?")
+# Somebody's own mark, before what a rank itself met: what is said of another rank goes on otherwise.
+_OWN = re.compile(
+    r"\s{0,4}\[?(?:[Rr]ank|RANK)[ _]?(\d{1,7})(?:\]:?|:| \|| >) (?=(?:CUDA|HIP|NCCL) error|Traceback"
+    r"|[\w.]{0,60}(?:Error|Exception)\b"
+    r"|terminate called|(?:CUDA|HIP) out of memory)"
+)
 _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
 _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
@@ -205,7 +211,7 @@ def one_line(text: str, zone: Zone, labels: Labels | None = None) -> Line:
         line.text, line.writer, line.host = line.text[named.end() :], line.writer + named[0], line.host or name
     for _ in range(6):
         before = line.text
-        if before[:1] not in "[(IWEF0123456789 MTSJADON":
+        if before[:1] not in "[(IWEF0123456789 MTSJADONRr":
             break
         _writer(line, zone)
         _time(line, zone)
@@ -218,6 +224,8 @@ def _writer(line: Line, zone: Zone) -> None:
     text = line.text
     if found := _RANK.match(text):
         line.rank, line.host = int(found[1]), found[2] or line.host
+    elif found := _OWN.match(text):
+        line.rank = int(found[1])
     elif found := _ROLE.match(text):  # the launcher's own prefix: a local rank, that only its node can translate
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
     elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)):

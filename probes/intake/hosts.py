@@ -194,7 +194,7 @@ _NUMBERED_WORDS = frozenset(_NUMBERED.split())
 _OF_FILES = re.compile(
     r"term\w{0,6}|evid\w{0,6}|snip\w{0,6}|mail|msg|messages?|text|txt|file|doc|excerpt|extract|console|buffer|clip|lines?"
     r"|grep|cmd|command|session|shell|slack|teams|thread|alert|grafana|prom\w{0,8}|dashboard|panel|query|table|sheet|list|rows?"
-    r"|[a-z]\d{1,2}$", re.I,
+    r"|(?!n)[a-z]\d{1,2}$", re.I,
 )  # fmt: skip
 _COUNTED = re.compile(r"([a-z]{1,10})-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}", re.I)
 

@@ -58,6 +58,10 @@ _CONDITIONS: tuple[tuple[str, str, Severity, str], ...] = (
      "has errors on its NVLinks"),
     (r"pci-?e[ _-]?(?:link[ _-]?)?(?:width|lanes?)[^\n]{0,40}(?:degrad|downgrad|reduced|x[1248]\b|expected)",
      "gpu.pcie_width_told", "bad", "runs on fewer PCIe lanes"),
+    (r"LnkSta[^\n]{0,60}Width x[1248] \(downgraded\)", "gpu.pcie_width_told", "bad", "runs on fewer PCIe lanes"),
+    (r"\bAER\b[^\n]{0,60}(?:correct(?:ed|able)|BadTLP|BadDLLP|RxErr|Rollover|storm)", "gpu.aer_counted", "warn",
+     "has errors on its PCIe bus"),
+    (r"\bp2p\b[^\n]{0,40}\b(?:CNS|GNS|TNS|NS)\b", "gpu.p2p_not_supported", "bad", "cannot reach its peers' memory"),
     (r"pci-?e[^\n]{0,30}(?:replay|degrad|downgrad|speed|gen)", "gpu.pcie_told", "warn", "has a degraded PCIe link"),
     (r"nvidia-smi[^\n]{0,30}(?:hang|hung|timed? ?out|not respon|no respon)|gsp[^\n]{0,20}(?:time ?out|hang|hung|rpc)"
      r"|driver[^\n]{0,20}(?:hang|hung|not respon)", "gpu.driver_no_answer", "bad", "does not answer"),

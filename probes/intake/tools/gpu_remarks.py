@@ -30,7 +30,8 @@ _SXID = re.compile(r"(?<![A-Za-z])sxids?[ :=#]{1,3}(?:\([^)\n]{4,24}\)[: ]{1,3})
 _BUS = re.compile(r"(?<![\w:])(?:PCI:)?(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.0)?(?![\w:])", re.I)
 _GPU = re.compile(r"(?<![A-Za-z])GPU[ _:=#-]{0,2}(\d{1,2})(?![\d:]|[a-f]\w?:)", re.I)
 _ABOUT = re.compile(
-    r"xid|gpu|ecc|bit|remap|nv.?link|nv.?switch|fabric|pci|thermal|brake|slowdown|nvidia-smi|driver|gsp|bus", re.I
+    r"xid|gpu|ecc|bit|remap|nv.?link|nv.?switch|fabric|pci|thermal|brake|slowdown|nvidia-smi|driver|gsp|bus|lnk|aer|p2p",
+    re.I,
 )
 # Of another time, another matter, or not so.
 _NOT_NOW = re.compile(
@@ -44,6 +45,8 @@ _NOT_NOW = re.compile(
     re.I,
 )
 _READ_ELSEWHERE = re.compile(r"Traceback|Error: |NCCL (?:INFO|WARN)|ProcessGroup|\[rank\d|^\s{0,4}File \"")
+_OTHERS = re.compile(r"[,;(] {0,2}(?:but |and )?(?:(?:the |all )?(?:others?|rest)\b|[A-Za-z][\w.-]{0,30}: )", re.I)
+_OF_GPU = re.compile(r"\s{0,8}GPU ?#?\d{1,2}(?![\w]|:[0-9a-f]{2}\b)", re.I)
 _NON_FATAL = re.compile(r"non-?fatal", re.I)
 
 
@@ -64,15 +67,18 @@ def _said(line: str) -> Iterator[tuple[int, Verdict]]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, Verdict]]:
-    """(node, verdict). Without a node it counts where it names a bus: then it is a line of a log that lost its head."""
+    """(node, verdict). Without a node it counts where it begins with a GPU or names a bus: then it is of a tool's
+    output or a log that lost its head."""
     for line in lines_of(text, LONGEST + 1):
+        if (others := _OTHERS.search(line, 16)) is not None:  # what is said of them counts not for this one
+            line = line[: others.start()]
         if len(line) > LONGEST or not _ABOUT.search(line) or _NOT_NOW.search(line) or _READ_ELSEWHERE.search(line):
             continue
         if kernel_messages.tells(line):
             continue
         for at, verdict in _said(line):
             node = leading(line, at) or node_in(line, at) or placed(line)
-            if node or (verdict.code == "gpu.xid_written" and _BUS.search(line)):
+            if node or _OF_GPU.match(line) or (verdict.code == "gpu.xid_written" and _BUS.search(line)):
                 yield node, verdict
 
 
