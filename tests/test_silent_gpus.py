@@ -71,10 +71,12 @@ def _recorder(rank: int, state: str) -> str:
         "state": state, "time_discovered_started_ns": 1 if state == "started" else None,
         "time_discovered_completed_ns": None, "retired": False, "timeout_ms": 600_000, "is_p2p": False, "frames": [],
     }  # fmt: skip
+    before = entry | {"record_id": 6, "collective_seq_id": 6, "op_id": 6, "state": "completed", "retired": True,
+                      "time_discovered_started_ns": 1, "time_discovered_completed_ns": 1}  # fmt: skip
     group = {"0": {"name": "0", "desc": "default_pg", "ranks": str(RANKS)}}
     status = {"0": {"last_enqueued_collective": 7, "last_started_collective": 7 if state == "started" else 6,
                     "last_completed_collective": 6}}  # fmt: skip
-    return json.dumps({"version": "2.10", "pg_config": group, "pg_status": status, "entries": [entry]})
+    return json.dumps({"version": "2.10", "pg_config": group, "pg_status": status, "entries": [before, entry]})
 
 
 def test_a_rank_that_enqueued_what_the_others_timed_out_in_is_not_missing_its_device_is_silent(tmp_path: Path) -> None:
