@@ -135,9 +135,30 @@ def _on_nodes(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
     nodes: dict[str, str] = {}
     for seen in evidence.of("cluster.events"):
         nodes.update({pod.name: pod.node for pod in seen.facts.pods if pod.node})
-    if not nodes:
-        return found
-    return [_placed(one, nodes) for one in found]
+    named = _by_address(evidence)
+    if named:
+        found = [_named(one, named) for one in found]
+    return [_placed(one, nodes) for one in found] if nodes else found
+
+
+def _by_address(evidence: Evidence) -> dict[str, str]:
+    """Names of nodes by their address, as /etc/hosts and resolvers tell; of addresses that have one name only. Where
+    pods have names and addresses too, it is of a pod."""
+    told: dict[str, list[str]] = {}
+    for seen in evidence.of("host.settings"):
+        for name, address in seen.facts.names:
+            if address and not address.startswith(("127.", "::1", "0.")):
+                told.setdefault(address, []).append(name)
+    return {at: names[0] for at, names in told.items() if len({name.partition(".")[0] for name in names}) == 1}
+
+
+def _named(one: Hypothesis, names: Mapping[str, str]) -> Hypothesis:
+    """With the name of a node where it is told by its address."""
+    here = {names[node] for node in one.nodes if node in names}
+    at = str(one.subject.get("node", ""))
+    if at in names:
+        one = replace(one, subject={**one.subject, "node": names[at]}, says=one.says.replace(at, names[at]))
+    return replace(one, nodes=one.nodes | here) if here else one
 
 
 def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:

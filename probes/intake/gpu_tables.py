@@ -131,12 +131,11 @@ def _begin(text: str) -> tuple[list[str], str, int]:
     return [], "", 0
 
 
-def _of_json(text: str) -> Iterator[dict[str, str]]:
+def of_json(text: str) -> Iterator[dict[str, str]]:
     """Objects of one list, or one a line."""
+    lines = () if text[:1] == "[" else lines_of(text, 4000)
     try:
-        said = (
-            json.loads(text) if text[:1] == "[" else [json.loads(line) for line in lines_of(text, 4000) if line.strip()]
-        )
+        said = [json.loads(line) for line in lines if line.strip()] if lines else json.loads(text)
     except (ValueError, RecursionError):
         return
     for row in said[:MOST] if isinstance(said, list) else ():
@@ -151,7 +150,18 @@ def _json_head(body: str) -> bool:
 
 def tells(head: str) -> bool:
     body = head.lstrip("\ufeff \t\r\n")
-    return _json_head(body) or bool(_begin(body)[0])
+    return _json_head(body) or bool(_begin(body)[0]) or bool(_pairs(body[:8192]))
+
+
+_PAIR = re.compile(r"(?<!\S)([A-Za-z][\w.%-]{0,40})=(\S{1,60})")
+
+
+def _pairs(body: str) -> list[dict[str, str]]:
+    """Rows of lines `host=n1 gpu=0 sm_clk=1755 temp=60`, where nearly all are such."""
+    lines = [line for line in lines_of(body, 1000) if line.strip()]
+    rows = [dict(_PAIR.findall(line)) for line in lines[:MOST]]
+    rows = [row for row in rows if len(row) > 2 and _is_head(list(row), "")]
+    return rows if len(rows) > 1 and len(rows) >= 0.8 * len(lines) - 1 else []
 
 
 def series(text: str) -> list[Series]:
@@ -187,9 +197,12 @@ def _value(name: str, cell: str) -> float | None:
 
 def _rows(body: str) -> Iterator[tuple[dict[str, str], str]]:
     if _json_head(body):
-        yield from ((row, "") for row in _of_json(body))
+        yield from ((row, "") for row in of_json(body))
         return
     columns, above, at = _begin(body)
+    if not columns:
+        yield from ((row, "") for row in _pairs(body[:4_194_304]))
+        return
     for line in lines_of(body[at:], 4000):
         cells = _cells(line)
         if columns and len(cells) == len(columns):

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from probes.core import ParseError, lines_of
+from probes.intake.gpu_tables import of_json
 from probes.intake.names import is_address, is_host
 from probes.intake.tools import Tool
 from probes.intake.tools.gpu_verdicts import Verdict, Verdicts, findings
@@ -58,8 +59,13 @@ def _tells(name: str) -> bool:
 
 def _table(text: str) -> tuple[str, list[Row]]:
     """(the column of nodes, rows) of the first such table."""
+    if text.lstrip()[:1] in "{[":
+        rows = [row for row in of_json(text.lstrip()) if sum(bool(_NODE.fullmatch(one)) for one in row) == 1]
+        rows = [row for row in rows if row.keys() == rows[0].keys() and any(map(_tells, row))]
+        node = next((one for row in rows[:1] for one in row if _NODE.fullmatch(one)), "")
+        return node, [row for row in rows if is_host(row[node]) or is_address(row[node])]
     names: list[str] = []
-    rows: list[Row] = []
+    rows = []
     for at, line in enumerate(lines_of(text[:1_048_576], 2000)):
         some = cells(line)
         if not names:
@@ -124,7 +130,7 @@ def by_node(text: str) -> dict[str, Verdicts]:
 
 
 def fits(head: str, name: str) -> bool:
-    if head.lstrip()[:1] in "{[" or not re.search(r"gpu|nv-?link|fabric|nvidia-smi|xid", head[:4096], re.I):
+    if not re.search(r"gpu|nv-?link|fabric|nvidia-smi|xid", head[:4096], re.I):
         return False
     _, rows = _table(head)
     return bool(rows) and next(_verdicts(rows), None) is not None

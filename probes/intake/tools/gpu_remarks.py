@@ -46,7 +46,7 @@ _NOT_NOW = re.compile(
 )
 _READ_ELSEWHERE = re.compile(r"Traceback|Error: |NCCL (?:INFO|WARN)|ProcessGroup|\[rank\d|^\s{0,4}File \"")
 _OTHERS = re.compile(r"[,;(] {0,2}(?:but |and )?(?:(?:the |all )?(?:others?|rest)\b|[A-Za-z][\w.-]{0,30}: )", re.I)
-_OF_GPU = re.compile(r"\s{0,8}GPU ?#?\d{1,2}(?![\w]|:[0-9a-f]{2}\b)", re.I)
+_OF_GPU = re.compile(r"\s{0,8}(?:GPU ?#?\d{1,2}(?!\w|:[0-9a-f]{2}\b)|nvidia-smi\b|(?:nvidia-)?fabric ?manager\b)", re.I)
 _NON_FATAL = re.compile(r"non-?fatal", re.I)
 
 
