@@ -27,6 +27,8 @@ OTHERS = "kd06 and kd08 look fine\nstep time was 2.1 s until 10:40, then it stop
         ("kd07  nvidia-fabricmanager: failed, on the two others active", "gpu.nvswitch_fabric"),
         ("kd07: gres/gpu count reported lower than configured (7 < 8)", "gpu.fell_off_bus"),
         ("kd07: nvidia-smi hangs, ctrl-c does nothing", "gpu.driver_hang"),
+        ("Node kd07, GPU 4: DBE count went 0 -> 3", "gpu.memory_error"),
+        ("kd07 GPU5: PCIe width x4 (expected x16)", "gpu.pcie_degraded"),
     ],
 )
 def test_a_retyped_line_tells_the_fault_and_its_node(tmp_path: Path, line: str, cause: str) -> None:
@@ -89,6 +91,21 @@ def test_a_table_names_the_node_that_differs(tmp_path: Path, name: str, text: st
 def test_a_table_in_which_all_are_alike_blames_nobody(tmp_path: Path) -> None:
     verdict = judged(tmp_path, {"count.md": SEEN.format(8)}).verdict
     assert verdict.hypothesis.cause in ("none", "unknown")
+
+
+def test_a_node_with_half_as_many_gpus_is_another_kind_of_node(tmp_path: Path) -> None:
+    rows = "host,gpus,driver\nkd06,8,550.90.07\nkd07,4,550.90.07\nkd08,8,550.90.07\n"
+    assert judged(tmp_path / "a", {"inv.csv": rows}).verdict.hypothesis.cause in ("none", "unknown")
+    one_less = judged(tmp_path / "b", {"inv.csv": rows.replace("kd07,4", "kd07,7")}).verdict
+    assert (one_less.hypothesis.cause, one_less.hypothesis.subject["node"]) == ("gpu.fell_off_bus", "kd07")
+    assert one_less.probability < 0.8
+
+
+def test_a_fragment_of_nvidia_smi_is_read_without_its_columns(tmp_path: Path) -> None:
+    asked = "{0}$ nvidia-smi -q | grep -A2 Fabric\nFabric\n  State: {1}\n  Status: {2}\n"
+    pasted = asked.format("kd06", "Completed", "Success") + asked.format("kd07", "In Progress", "N/A")
+    verdict = judged(tmp_path, {"p.txt": pasted}).verdict
+    assert (verdict.hypothesis.cause, verdict.hypothesis.subject["node"]) == ("gpu.nvswitch_fabric", "kd07")
 
 
 def test_a_file_that_has_only_its_nodes_name_is_of_that_node(tmp_path: Path) -> None:

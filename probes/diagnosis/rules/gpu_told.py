@@ -24,6 +24,7 @@ TOLD = {
     "gpu.pcie_width_told": (PCIE, "pcie_narrower_than_peers"),
     "gpu.pcie_told": (PCIE, "check_says_pcie"),
     "gpu.aer_counted": (PCIE, "pcie_errors_counted"),
+    "gpu.fewer_told": ("gpu.fell_off_bus", "gpu_fewer_than_peers"),
     "gpu.task_stuck": (DRIVER, "task_waits_for_driver"),
     "gpu.tasks_stuck": (DRIVER, "tasks_wait_for_driver"),
     "gpu.copy_slow": (PCIE, "copies_slower_than_peers"),

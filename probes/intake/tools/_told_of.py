@@ -21,6 +21,7 @@ _KEYED = re.compile(
 _OBJECT = re.compile(r"(?<![\w/])nodes?/([a-z0-9][\w.-]{0,100})")  # kubectl get events
 _SYSLOG = re.compile(r"(?:^|\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? )([A-Za-z][\w.-]{0,80}) kernel:")
 _ON = re.compile(r"\b(?:on|of|at|from)(?: (?:the )?(?:node|host|server|machine))? ([A-Za-z][\w.-]{0,80}\w)", re.I)
+_CALLED = re.compile(r"\b(?:node|host|server|machine)[ :=]{1,3}([A-Za-z][\w.-]{0,80}\w)", re.I)
 _WORD = re.compile(r"[A-Za-z][\w.-]{1,80}")
 
 
@@ -54,7 +55,7 @@ def leading(line: str, at: int) -> str:
 
 def placed(line: str) -> str:
     """The node of `on n14`, `node c22`, whatever its name is like."""
-    words = (word.partition(".")[0] for word in _ON.findall(line))
+    words = (word.partition(".")[0] for word in (*_CALLED.findall(line), *_ON.findall(line)))
     return next((word for word in words if may_be_lone(word) and not is_other(word)), "")
 
 

@@ -112,9 +112,10 @@ def _verdicts(rows: list[Row]) -> Iterator[tuple[Row, Verdict]]:
             elif _SEEN.match(name) and number is not None:
                 there = _COUNT.fullmatch(row[pci]) if pci else None
                 most = int(there[1]) if there else of_all
-                if most and number < most:
+                if most and most // 2 < number < most:  # half as many are another kind of node
                     says = f"is missing: {number} of {most} are seen"
-                    yield row, Verdict("gpu.not_visible", "bad", None, None, says)
+                    known = there or (count and count[2])
+                    yield row, Verdict("gpu.not_visible" if known else "gpu.fewer_told", "bad", None, None, says)
 
 
 def by_node(text: str) -> dict[str, Verdicts]:

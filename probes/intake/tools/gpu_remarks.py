@@ -28,7 +28,7 @@ _XID = re.compile(
 )
 _SXID = re.compile(r"(?<![A-Za-z])sxids?[ :=#]{1,3}(?:\([^)\n]{4,24}\)[: ]{1,3})?(\d{4,6})(?!\d)", re.I)
 _BUS = re.compile(r"(?<![\w:])(?:PCI:)?(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.0)?(?![\w:])", re.I)
-_GPU = re.compile(r"(?<![A-Za-z])GPU[ _:=#-]{0,2}(\d{1,2})(?![\d:]|[a-f]\w?:)", re.I)
+_GPU = re.compile(r"(?<![A-Za-z])GPU[ _:=#-]{0,2}(\d{1,2})(?!\d|:[0-9a-f]{2}[:.]|[a-f]\w?:)", re.I)
 _ABOUT = re.compile(
     r"xid|gpu|ecc|bit|remap|nv.?link|nv.?switch|fabric|pci|thermal|brake|slowdown|nvidia-smi|driver|gsp|bus|lnk|aer|p2p",
     re.I,
@@ -46,7 +46,9 @@ _NOT_NOW = re.compile(
 )
 _READ_ELSEWHERE = re.compile(r"Traceback|Error: |NCCL (?:INFO|WARN)|ProcessGroup|\[rank\d|^\s{0,4}File \"")
 _OTHERS = re.compile(r"[,;(] {0,2}(?:but |and )?(?:(?:the |all )?(?:others?|rest)\b|[A-Za-z][\w.-]{0,30}: )", re.I)
-_OF_GPU = re.compile(r"\s{0,8}(?:GPU ?#?\d{1,2}(?!\w|:[0-9a-f]{2}\b)|nvidia-smi\b|(?:nvidia-)?fabric ?manager\b)", re.I)
+_OF_GPU = re.compile(
+    r"\s{0,8}(?:GPU ?#?\d{1,2}(?!\w|:[0-9a-f]{2}\b)|nvidia-smi\b|xid\b|(?:nvidia-)?fabric ?manager\b)", re.I
+)
 _NON_FATAL = re.compile(r"non-?fatal", re.I)
 
 
