@@ -112,6 +112,7 @@ class _Page:
             first, *others = self.told.diagnosis.ranked
             self._verdict(first)
             self._others(others)
+            self._chains()
             self._differences()
             self._speeds()
             self._paths(self.told.diagnosis.paths)
@@ -144,6 +145,13 @@ class _Page:
             self.console.print("\n[bold]Also possible[/]")
         for one in shown:
             self._line(f"{_percent(one.probability):>5}  {one.hypothesis.cause}  {_safe(one.hypothesis.says)}")
+
+    def _chains(self) -> None:
+        if self.told.diagnosis.chains:
+            self.console.print("\n[bold]Who waits for whom[/]")
+        for chain in self.told.diagnosis.chains:
+            for depth, link in enumerate(chain):
+                self._line(f"{'└ ' if depth else ''}{_safe(link.says)}", 2 * depth if depth else 2)
 
     def _differences(self) -> None:
         if self.told.diagnosis.differences:

@@ -54,7 +54,7 @@ SUITES = {
             "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
         Suite("triage", "how the machine is set up, to compare along the job", (
             "host.pci", "host.versions", "host.settings", "host.boots", "host.hardware_log", "net.links",
-            "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
+            "ib.counters", "rank.sockets", "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
         Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
@@ -64,7 +64,7 @@ SUITES = {
             "host.pci", "host.kernel_log", "gpu.state", "gpu.topo", "gpu.nvlink",
             "gpu.fabric_manager"), 20.0),
         Suite("fabric", "one node's ports, and the fabric as that node sees it",
-            ("ib.ports", "net.links", "ib.fabric"), 26.0),
+            ("ib.ports", "ib.counters", "net.links", "ib.fabric"), 26.0),
         Suite("hang", "what every rank waits in", ("rank.process", "rank.flight_recorder", "rank.stack"), 20.0),
         Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
             ("rank.flight_recorder", "rank.stack", "rank.profiles"), 24.0, attaches=("py-spy",)),
@@ -72,7 +72,7 @@ SUITES = {
             "rank.map", "rank.process", "rank.flight_recorder", "rank.log"), 18.0),
         Suite("dump", "ask each rank, once, to write its flight recorder", ("rank.flight_recorder_trigger",), 14.0),
         Suite("ranks", "the training processes and how they stand", (
-            "rank.map", "rank.process", "rank.env", "rank.log", "nccl.ras"), 12.0),
+            "rank.map", "rank.process", "rank.env", "rank.sockets", "rank.log", "nccl.ras"), 12.0),
     )
 }  # fmt: skip
 

@@ -84,13 +84,13 @@ def test_frames_of_python_without_a_file_are_no_native_code() -> None:
 def test_of_a_node_each_rank_has_two_and_the_table_of_facts_has_none_of_the_calls() -> None:
     recorded = (Path(__file__).parent / "fixtures/rank.profiles/healthy.out").read_text()
     told = facts_as_json(rank_profiles.parse(recorded))
-    assert [name for name, _ in profiles(told)] == [
+    assert [one.name for one in profiles(told)] == [
         "rank 0, running threads",
         "rank 0, holder of the lock",
         "rank 1, running threads",
         "rank 1, holder of the lock",
     ]
-    assert flame(profiles(told)[0][1]).boxes[0].name == "<module> (train.py:88)"
+    assert flame(profiles(told)[0].profile).boxes[0].name == "<module> (train.py:88)"
     assert "tree" not in str(without_calls(told)) and without_calls(told)["profiles"][0]["profile"]["total"] == 292
 
 

@@ -85,6 +85,15 @@ class DifferenceView:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkView:
+    """One link of who waits for whom: waits, rank, call or line; the reading it rests on."""
+
+    kind: str
+    says: str
+    reading: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictView:
     """The panel's content. `lead` is what somebody accepted, else the most probable that nobody rejected.
 
@@ -101,6 +110,7 @@ class VerdictView:
     gaps: list[paths.GapView]
     rejected: bool
     lanes: list[paths.LaneView]
+    chains: list[list[LinkView]]
     differences: list[DifferenceView]
     speeds: list[DifferenceView]
     readings: int
@@ -122,6 +132,8 @@ def verdict(incident: Incident) -> VerdictView | None:
     differ = ranking.body.get("differences", [])  # rankings of older versions have none
     refs += [each["reading"] for one in differ for each in one["readings"]]
     speeds = ranking.body.get("speeds", [])
+    chains = ranking.body.get("chains", [])
+    refs += [link["reading"] for chain in chains for link in chain]
     refs += [one["reading"] for one in speeds]
     readings = ranking.rests_on([*refs, *paths.named(ranking)])
     links = {ref: row.pk for ref, row in readings.items()}
@@ -138,6 +150,7 @@ def verdict(incident: Incident) -> VerdictView | None:
         rejected=any(one.chosen == NOT_THIS for one in told),
         gaps=[] if shown.named else paths.gaps(lanes),
         lanes=lanes,
+        chains=[[LinkView(one["kind"], one["says"], links.get(one["reading"])) for one in chain] for chain in chains],
         differences=[
             DifferenceView(one["says"], [(each["says"], links.get(each["reading"])) for each in one["readings"]])
             for one in differ

@@ -1,7 +1,7 @@
 """A profile's calls as the boxes of a flame graph: each as wide as its share of the samples, callers above.
 
 Units    percent of the width; pixels down
-Shape    profiles(facts) -> those that can be drawn; flame(profile, at) -> Flame
+Shape    profiles(facts) -> Drawable of each that can be drawn; flame(profile, at) -> Flame
 Errors   none
 """
 
@@ -52,15 +52,26 @@ class Flame:
     heaviest: tuple[Heavy, ...]
 
 
-def profiles(facts: Any) -> list[tuple[str, dict[str, Any]]]:
-    """(what it is of, the profile) of each that has calls: one of a file, several of the ranks of a node."""
+@dataclass(frozen=True, slots=True)
+class Drawable:
+    """A profile that has calls. `name`: what it is of, "" where it is the only one."""
+
+    name: str
+    profile: dict[str, Any]
+    pid: int | None
+    rank: int | None
+
+
+def profiles(facts: Any) -> list[Drawable]:
+    """One of a file, several of the ranks of a node."""
     if not isinstance(facts, dict):
         return []
     if facts.get("tree"):
-        return [("", facts)]
+        return [Drawable("", facts, None, facts.get("rank"))]
     rows = facts.get("profiles")
     found = [one for one in rows if isinstance(one, dict)] if isinstance(rows, list) else []
-    return [(_of(one), one["profile"]) for one in found if (one.get("profile") or {}).get("tree")]
+    with_calls = (one for one in found if (one.get("profile") or {}).get("tree"))
+    return [Drawable(_of(one), one["profile"], one["pid"], one["rank"]) for one in with_calls]
 
 
 def _of(one: dict[str, Any]) -> str:

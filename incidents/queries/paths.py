@@ -11,6 +11,8 @@ from incidents.models import Ranking, Reading
 LANES = {"hardware": "Hardware & host", "communication": "Communication", "framework": "Framework"}
 LEVELS = {"implicated": "bad", "suspect": "warn", "ruled out": "ok", "not known": "unknown"}
 LACKS = "Golden15 does not have it yet"  # how diagnosis begins what it cannot ask at all
+# Beside the title of a path there is room for a few words.
+SHORT = {LACKS: "not built yet", "no file here tells it": "no file tells it"}
 MOST_GAPS = 6
 
 
@@ -79,7 +81,8 @@ def _path(key: str, path: dict[str, Any], readings: Mapping[str, Reading]) -> Pa
 
 def _step(step: dict[str, str], reading: Reading | None) -> StepView:
     why = step["why"]
-    short = "not built yet" if why.startswith(LACKS) else reading.outcome if reading is not None else why
+    short = next((words for start, words in SHORT.items() if why.startswith(start)), why)
+    short = reading.outcome if reading is not None and short == why else short
     pk = reading.pk if reading is not None else None
     return StepView(step["question"], step["state"], LEVELS[step["state"]], why, short, pk)
 

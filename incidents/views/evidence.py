@@ -17,6 +17,7 @@ from incidents.models import Incident, Reading
 from incidents.queries import evidence as queries
 from incidents.queries import files
 from incidents.queries import flame as flames
+from incidents.queries import operators as traces
 from incidents.queries.incident import reading as reading_of
 from incidents.services.files import contents
 from incidents.views.acting import found_or_404, number
@@ -39,7 +40,11 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
     now = timezone.now()
     profiles = flames.profiles(kept.facts)
     of = min(number(request.GET.get("of", "")), max(0, len(profiles) - 1))
-    drawn = flames.flame(profiles[of][1], number(request.GET.get("frame", "")) - 1) if profiles else None
+    drawn = flames.flame(profiles[of].profile, number(request.GET.get("frame", "")) - 1) if profiles else None
+    operators = traces.operators(kept)
+    whose = profiles[of] if profiles else operators
+    process = traces.process_of(kept, whose.pid, whose.rank) if whose is not None else None
+    facts = kept.facts if operators is None else traces.without_rows(kept.facts)
     context = {
         "incident": found,
         "reading": kept,
@@ -52,8 +57,12 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
         "by_hand": queries.by_hand(kept),
         "flame": drawn,
         "flame_of": of,
-        "profiles": [name for name, _ in profiles],
-        "facts": queries.facts(flames.without_calls(kept.facts) if drawn else kept.facts),
+        "profiles": [one.name for one in profiles],
+        "operators": operators,
+        "process": process,
+        "process_age": clock.span(process.reading.recorded_at, now) if process else "",
+        "drawn": drawn is not None or operators is not None,
+        "facts": queries.facts(flames.without_calls(facts) if drawn else facts),
         "raw_facts": json.dumps(kept.facts, indent=2, ensure_ascii=False) if kept.facts is not None else "",
         "output": clean(zlib.decompress(kept.out).decode("utf-8", "replace")) if kept.out else "",
         "brought": files.brought_file(kept),

@@ -33,6 +33,7 @@ SLOTS = (
     "phases",
     "scope",
     "verdict",
+    "chains",
     "files",
     "runbook",
     "paths",

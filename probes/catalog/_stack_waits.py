@@ -244,10 +244,20 @@ def _by_kernel(process: ProcessStack) -> Kind | None:
 
 def _own(frames: tuple[Frame, ...]) -> Frame | None:
     """The innermost frame of the job's program; where all of it is installed, of a package that is not torch."""
-    python = [frame for frame in frames if frame.line is not None and not frame.file.endswith(NATIVE_FILES)]
-    own = (frame for frame in python if not any(part in frame.file for part in LIBRARY) and not _shortened(frame.file))
-    installed = (frame for frame in python if "-packages/" in frame.file and not _holds(frame.file, "torch/"))
+    own = (frame for frame in frames if of_program(frame))
+    installed = (
+        frame for frame in frames if _python(frame) and "-packages/" in frame.file and not _holds(frame.file, "torch/")
+    )
     return next(own, None) or next(installed, None)
+
+
+def of_program(frame: Frame) -> bool:
+    """Whether it is Python of the job's own program: of no library."""
+    return _python(frame) and not any(part in frame.file for part in LIBRARY) and not _shortened(frame.file)
+
+
+def _python(frame: Frame) -> bool:
+    return frame.line is not None and not frame.file.endswith(NATIVE_FILES)
 
 
 NATIVE_FILES = (".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".rs", ".S")

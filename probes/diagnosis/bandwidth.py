@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from probes.catalog._flight_recorder_facts import Signature
+from probes.catalog._operator_facts import Operators
 from probes.core import clean
 from probes.diagnosis.comparing import operation
 from probes.diagnosis.core import Evidence
@@ -54,7 +55,8 @@ FACTORS: dict[str, tuple[int | None, str]] = {
 class Speed:
     """`bytes` as nccl-tests counts them. `whole`: the times of all members are known; else the transfer may have been
     quicker. `last`: the rank that came last in most of the `count` collectives, or None. `peers_gbs`: the median of
-    other groups of as many ranks at the same, None without two of them. `reading`: one that tells it."""
+    other groups of as many ranks at the same, None without two of them. `reading`: one that tells it. DeepSpeed's own
+    figures tell no group: `members` is 0, `seconds` and `gbs` are means."""
 
     group: str
     ranks: tuple[int, ...]
@@ -76,9 +78,9 @@ class Speed:
     @property
     def says(self) -> str:
         """One sentence without its end."""
-        least = "" if self.whole else "at least "
-        what = f"{self.op} of {_size(self.bytes)} among {self.members} ranks of {self.group}"
-        words = f"{what}: {least}{self.gbs:.3g} GB/s"
+        least = "" if self.whole or not self.members else "at least "
+        among = f" among {self.members} ranks of {self.group}" if self.members else ""
+        words = f"{self.op} of {_size(self.bytes)}{among}: {least}{self.gbs:.3g} GB/s"
         words += f" of bus bandwidth, {1000 * self.seconds:.3g} ms, {self.count} times"
         if self.slow:
             words += f"; {self.peers_gbs:.3g} GB/s in other groups"
@@ -92,8 +94,10 @@ def bus_bandwidth(op: str, size: int, members: int, seconds: float) -> float:
 
 
 def speeds_of(evidence: Evidence) -> tuple[Speed, ...]:
-    """From recorders with durations (TORCH_NCCL_ENABLE_TIMING=1); () without any."""
+    """From recorders with durations (TORCH_NCCL_ENABLE_TIMING=1), traces of torch.profiler, and DeepSpeed's logger."""
     rows = [row for group in recorded_groups(evidence) for row in _of_group(group)]
+    rows += _of_traces(evidence)
+    rows += _of_comms_logs(evidence)
     alike: dict[tuple[str, int, int], list[Speed]] = {}
     for row in rows:
         alike.setdefault((row.op, row.bytes, row.members), []).append(row)
@@ -130,6 +134,46 @@ def _of_group(group: RecordedGroup) -> Iterator[Speed]:
         )  # fmt: skip
 
 
+def _of_traces(evidence: Evidence) -> Iterator[Speed]:
+    """The shortest time on any rank: traces do not tell which calls are the same collective, and hold the waiting."""
+    alike: dict[tuple[str, str, int, int], list[Speed]] = {}
+    for seen in evidence.of("rank.operators"):
+        for one in of_trace(seen.facts, seen.ref):
+            alike.setdefault((one.group, one.op, one.bytes, one.members), []).append(one)
+    for rows in alike.values():
+        best = min(rows, key=lambda row: row.seconds)
+        ranks = sorted({rank for row in rows for rank in row.ranks})
+        yield replace(best, ranks=tuple(ranks), count=max(row.count for row in rows))
+
+
+def of_trace(facts: Operators, reading: str) -> Iterator[Speed]:
+    """What one rank's trace tells: its shortest time of each kind of collective, in which it hardly waited."""
+    for one in facts.collectives:
+        op, width = operation(one.op), SIZES.get(one.dtype.lower())
+        if op not in FACTORS or width is None or one.members < 2 or one.least_us <= 0:
+            continue
+        of = FACTORS[op][1]
+        elements = one.elements_out if of.endswith("output") else one.elements_in
+        size = elements * width * (one.members if of.startswith("members") else 1)
+        if size >= LEAST_BYTES:
+            seconds = one.least_us / 1e6
+            yield Speed(
+                one.group or "a group", () if facts.rank is None else (facts.rank,), one.members, op, size, one.count,
+                seconds, bus_bandwidth(op, size, one.members, seconds), False, None, None, reading,
+            )  # fmt: skip
+
+
+def _of_comms_logs(evidence: Evidence) -> Iterator[Speed]:
+    """As DeepSpeed computed them: it tells neither the group nor its ranks."""
+    for seen in evidence.of("rank.comms_log"):
+        for one in seen.facts.collectives:
+            if one.bytes >= LEAST_BYTES and one.gbps > 0:
+                yield Speed(
+                    "", (), 0, operation(one.op), one.bytes, one.count, one.ms / 1000, one.gbps / 8, False, None, None,
+                    seen.ref,
+                )  # fmt: skip
+
+
 def moved(signature: Signature, members: int) -> int | None:
     """Bytes of a collective as nccl-tests counts them; None where the recorder does not tell them all."""
     op = operation(signature.op)
@@ -161,7 +205,7 @@ def _last(times: Sequence[Mapping[int, float]]) -> int | None:
 
 def _beside(row: Speed, alike: Sequence[Speed]) -> Speed:
     others = [one.gbs for one in alike if one is not row]
-    if len(others) < 2:
+    if len(others) < 2 or not row.members:
         return row
     return replace(row, peers_gbs=statistics.median(others))
 

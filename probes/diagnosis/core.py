@@ -245,6 +245,13 @@ class Evidence:
         return self.derived("speeds", lambda: speeds_of(self))
 
     @property
+    def chains(self) -> Any:
+        """Who waits for whom, link by link: tuple of diagnosis.waiting.Chain."""
+        from probes.diagnosis.waiting import chains_of
+
+        return self.derived("chains", lambda: chains_of(self))
+
+    @property
     def suspects(self) -> Any:
         """The ranks that others wait for: {rank: diagnosis.suspects.Suspect}."""
         from probes.diagnosis.suspects import suspects

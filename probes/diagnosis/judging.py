@@ -20,6 +20,7 @@ from probes.diagnosis.differences import Difference
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
 from probes.diagnosis.suspects import ranks_said
+from probes.diagnosis.waiting import Chain
 from probes.diagnosis.well import signs
 from probes.topology import Topology
 
@@ -32,13 +33,15 @@ UNKNOWN = {"", "?"}  # in the place of a name
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """`ranked`: most probable first, summing to 1; `paths` by id. `failed`: rules that stopped on this evidence.
-    `differences`: what should be equal on all nodes and is not. `speeds`: how fast collectives were."""
+    `differences`: what should be equal on all nodes and is not. `speeds`: how fast collectives were.
+    `chains`: who waits for whom."""
 
     ranked: tuple[Ranked, ...]
     paths: Mapping[str, PathState]
     failed: Mapping[str, str]
     differences: tuple[Difference, ...] = ()
     speeds: tuple[Speed, ...] = ()
+    chains: tuple[Chain, ...] = ()
 
     @property
     def verdict(self) -> Ranked:
@@ -110,7 +113,9 @@ class Diagnoser:
         quiet, on = signs(evidence, found, _advances(evidence, failed))
         ranked = rank(found, quiet, on, _gap(evidence))
         ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
-        diagnosis = Diagnosis(ranked, path_states(evidence, ranked), failed, evidence.differences, evidence.speeds)
+        diagnosis = Diagnosis(
+            ranked, path_states(evidence, ranked), failed, evidence.differences, evidence.speeds, evidence.chains
+        )
         evidence.forget()
         self._before, self._told = evidence, told
         return diagnosis

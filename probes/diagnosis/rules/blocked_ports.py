@@ -11,6 +11,7 @@ from probes.catalog._net_facts import FilterRule, Socket
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import node_at
+from probes.diagnosis.sockets import sockets_of
 
 CAUSE = "net.bootstrap_blocked"
 SAID = ("bootstrap", "store_timeout", "rendezvous", "setup_missed")
@@ -25,9 +26,10 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _by_hand(evidence, failed, ports)
     for seen in evidence.of("host.settings"):
         dropping = [rule for rule in seen.facts.filters if _matters(rule, ports)]
-        sending = [one for one in seen.facts.sockets if one.state == "SYN-SENT"]
         if dropping and (failed or any(rule.packets for rule in dropping if not rule.policy)):
             yield _dropped(seen.node, seen.ref, dropping, failed, ports)
+    for seen, sockets in sockets_of(evidence):
+        sending = [one for one in sockets if one.state == "SYN-SENT"]
         mine = bool(sending) and not failed and _listened_to(evidence, seen.node, sending)
         if sending and (failed or mine):
             peers = ", ".join(sorted({one.peer for one in sending})[:4])
@@ -45,8 +47,8 @@ def _listened_to(evidence: Evidence, node: str, sending: list[Socket]) -> bool:
     """Whether several connections wait for one port at which another node listens."""
     ports = Counter(one.peer.rpartition(":")[2] for one in sending)
     listens = {
-        one.local.rpartition(":")[2] for seen in evidence.of("host.settings") if seen.node != node
-        for one in seen.facts.sockets if one.state == "LISTEN"
+        one.local.rpartition(":")[2] for seen, sockets in sockets_of(evidence) if seen.node != node
+        for one in sockets if one.state == "LISTEN"
     }  # fmt: skip
     return any(count > 1 and port in listens for port, count in ports.items())
 

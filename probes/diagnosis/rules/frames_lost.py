@@ -14,6 +14,7 @@ from probes.catalog._net_facts import OVERHEAD, Ping, Socket
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING
 from probes.diagnosis.log_evidence import everyone, listed, whom
+from probes.diagnosis.sockets import sockets_of
 
 CAUSE = "net.mtu_mismatch"
 JUMBO = 2000  # bytes: more than a frame of 1500 carries
@@ -25,7 +26,7 @@ BACKOFF, AGAIN = 3, 5  # doublings, retransmissions: far beyond what a lost pack
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _own_limit(evidence)
     because, signals = _by_ping(evidence)
-    stuck = [(seen, one) for seen in evidence.of("host.settings") for one in seen.facts.sockets if _stuck(one)]
+    stuck = [(seen, one) for seen, sockets in sockets_of(evidence) for one in sockets if _stuck(one)]
     alive = [(seen, one) for seen, one in stuck if _alive(evidence, one)]
     jumbo = any((one.mss or 0) >= JUMBO for _, one in alive or stuck)
     if stuck and (alive or jumbo):
@@ -167,8 +168,8 @@ def _alive(evidence: Evidence, stuck: Socket) -> bool:
     return len(ends) == 2 and any(
         one.state == "ESTAB" and not one.backoff and {_host(one.local), _host(one.peer)} == ends
         and {one.local, one.peer} != {stuck.local, stuck.peer}
-        for seen in evidence.of("host.settings")
-        for one in seen.facts.sockets
+        for _, sockets in sockets_of(evidence)
+        for one in sockets
     )  # fmt: skip
 
 
