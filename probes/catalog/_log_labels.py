@@ -23,6 +23,12 @@ _LAUNCHER = re.compile(
     r"|deepspeed[./]launcher"
     r"|accelerate[./]commands|\[default\d{1,4}\]:"
 )
+# Somebody's own mark, before what a rank itself met: what is said of another rank goes on otherwise.
+OWN = re.compile(
+    r"\s{0,4}\[?(?:[Rr]ank|RANK)[ _]?(\d{1,7})(?:\]:?|:| \|| >) (?=(?:CUDA|HIP|NCCL) error|Traceback"
+    r"|[\w.]{0,60}(?:Error|Exception)\b"
+    r"|terminate called|(?:CUDA|HIP) out of memory)"
+)
 _MARKED = re.compile(r"\[rank(\d{1,7})\]")
 _ENDED = re.compile(r"srun: error: ([A-Za-z][\w.-]{0,62}): tasks? ([\d,-]{1,200}):")
 _HOST = re.compile(r"host {0,8}: ([A-Za-z][\w.-]{0,62})\s{0,8}$")

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from probes.catalog._log_events import Clock
 from probes.catalog._log_json import unwrapped
-from probes.catalog._log_labels import LABEL, Labels, ends_of, labels_of
+from probes.catalog._log_labels import LABEL, OWN, Labels, ends_of, labels_of
 from probes.catalog._log_stamps import other_time
 from probes.core import clean
 
@@ -84,12 +84,6 @@ class Line:
 
 
 _RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})(?:[ @|]([A-Za-z][\w.-]{0,80}))?\]:? ?")
-# Somebody's own mark, before what a rank itself met: what is said of another rank goes on otherwise.
-_OWN = re.compile(
-    r"\s{0,4}\[?(?:[Rr]ank|RANK)[ _]?(\d{1,7})(?:\]:?|:| \|| >) (?=(?:CUDA|HIP|NCCL) error|Traceback"
-    r"|[\w.]{0,60}(?:Error|Exception)\b"
-    r"|terminate called|(?:CUDA|HIP) out of memory)"
-)
 _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
 _NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
@@ -224,7 +218,7 @@ def _writer(line: Line, zone: Zone) -> None:
     text = line.text
     if found := _RANK.match(text):
         line.rank, line.host = int(found[1]), found[2] or line.host
-    elif found := _OWN.match(text):
+    elif found := OWN.match(text):
         line.rank = int(found[1])
     elif found := _ROLE.match(text):  # the launcher's own prefix: a local rank, that only its node can translate
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank

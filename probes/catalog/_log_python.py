@@ -29,13 +29,6 @@ _CUDA = (
         r"(?: [Tt]r(?:ied|ying) to allocate (?P<asked>[\d.]{1,12} \w{1,5}))?",
     ),
     shape("cuda_error", " error: ", r"(?:CUDA|HIP) (?:driver )?error: (?P<name>[\w (),'/:-]{3,160})"),
-    shape(
-        "cuda_error",
-        "CUDA",
-        r"CUDA (?:kernel |runtime )?(?:error|failure|exception)(?: \(?\d{1,4}\)?)?(?: -)? "
-        r"(?P<name>(?:an )?illegal (?:memory access|instruction)\b[\w ]{0,30}|device-side assert[\w ]{0,20}"
-        r"|misaligned address|unspecified launch failure|uncorrectable ECC error[\w ]{0,20})",
-    ),
     shape("cuda_error", "cudaGetDeviceCount", r"Error (?P<code>\d{1,4}): (?P<name>[\w ,'-]{3,100})"),
     shape("cuda_error", "driver on your system", r"(?P<name>driver on your system is too old) \(found version"),
     shape(
