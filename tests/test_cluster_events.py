@@ -343,3 +343,50 @@ def test_a_logger_s_lines_that_only_look_like_a_cluster_s_are_read_as_a_log(tmp_
     rows = [{"kind": "Pod", "rank": 1, "message": line} for line in lines]
     verdict = judged(tmp_path, {"train.jsonl": "".join(json.dumps(row) + "\n" for row in rows)}).verdict
     assert (verdict.hypothesis.cause, verdict.hypothesis.subject.get("rank")) == ("fw.rank_exited", 1)
+
+
+WITHOUT_HEADER = """\
+ops@jump:~$ kubectl -n vision get po -o wide | grep seg
+seg-worker-0   1/1   Running            0             3h    10.1.0.4   metal-a7   <none>   <none>
+seg-worker-1   0/1   CrashLoopBackOff   5 (3m ago)    3h    10.1.1.4   metal-b2   <none>   <none>
+ops@jump:~$ kubectl -n vision logs seg-worker-1 | tail -2
+    torch._C._cuda_init()
+RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized
+"""
+
+
+def test_rows_of_pods_without_their_header_tell_on_which_machine_a_gpu_is(tmp_path: Path) -> None:
+    (tmp_path / "paste.txt").write_text(WITHOUT_HEADER)
+    verdict = judged(tmp_path, {}).verdict
+    assert verdict.hypothesis.cause == "gpu.nvswitch_fabric"
+    assert verdict.hypothesis.subject["node"] == "metal-b2"
+
+
+NCCL_GDR = "{0}:77:301 [0] NCCL INFO NET/IB : GPU Direct RDMA {1} for HCA 0 'mlx5_0'\n"
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "metal-a7: nvidia_peermem 16384 0\n"
+        "metal-b2: modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n",
+        "metal-a7  nvidia-peermem: loaded\nmetal-b2  nvidia-peermem: not loaded\n",
+        "metal-a7 lsmod | grep peermem: nvidia_peermem 16384 0\nmetal-b2 lsmod | grep peermem: (nothing)\n",
+        "metal-a7: nvidia_peermem 16384 0\n"
+        "metal-b2: nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)\n",
+    ],
+)
+def test_the_machine_whose_module_does_not_load_is_named_where_logs_name_pods(tmp_path: Path, modules: str) -> None:
+    logs = NCCL_GDR.format("seg-worker-0", "Enabled") + NCCL_GDR.format("seg-worker-1", "Disabled")
+    verdict = judged(tmp_path, {"job.log": logs, "modules.txt": modules}).verdict
+    assert verdict.hypothesis.cause == "ib.gpudirect_off"
+    assert verdict.hypothesis.subject == {"node": "metal-b2"}
+
+
+def test_two_machines_without_the_module_name_none_for_one_pod(tmp_path: Path) -> None:
+    logs = NCCL_GDR.format("seg-worker-0", "Enabled") + NCCL_GDR.format("seg-worker-1", "Disabled")
+    modules = (
+        "metal-a7: nvidia_peermem not loaded\nmetal-b2: nvidia_peermem not loaded\nmetal-c3: nvidia_peermem loaded\n"
+    )
+    verdict = judged(tmp_path, {"job.log": logs, "modules.txt": modules}).verdict
+    assert verdict.hypothesis.subject.get("node") not in ("metal-a7", "metal-b2") or verdict.probability < 0.8

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from probes.core import Finding
 from probes.diagnosis import Seen, diagnose
+from tests.support.hardware import judged
 from tests.support.rank_facts import dump, gpus, mapped, recorders, stack, stacked
 
 RANKS = list(range(8))
@@ -56,3 +60,34 @@ def test_a_gpu_that_says_what_is_wrong_is_not_silent() -> None:
 def test_nothing_stands_so_an_idle_gpu_means_nothing() -> None:
     goes_on = recorders(*(dump(r, {"g": (RANKS, [REDUCE], False)}) for r in RANKS))
     assert chance(goes_on, odd(0, 90.0)) == 0
+
+
+def _recorder(rank: int, state: str) -> str:
+    """torch's recorder as JSON: collective 7 of a job of 8 ranks, `scheduled` where its kernel has not begun."""
+    entry = {
+        "record_id": 7, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 7, "p2p_seq_id": 0,
+        "op_id": 7, "profiling_name": "nccl:_reduce_scatter_base", "time_created_ns": 1_780_000_000_000_000_000,
+        "input_sizes": [[4096]], "input_dtypes": ["Float"], "output_sizes": [[512]], "output_dtypes": ["Float"],
+        "state": state, "time_discovered_started_ns": 1 if state == "started" else None,
+        "time_discovered_completed_ns": None, "retired": False, "timeout_ms": 600_000, "is_p2p": False, "frames": [],
+    }  # fmt: skip
+    before = entry | {"record_id": 6, "collective_seq_id": 6, "op_id": 6, "state": "completed", "retired": True,
+                      "time_discovered_started_ns": 1, "time_discovered_completed_ns": 1}  # fmt: skip
+    group = {"0": {"name": "0", "desc": "default_pg", "ranks": str(RANKS)}}
+    status = {"0": {"last_enqueued_collective": 7, "last_started_collective": 7 if state == "started" else 6,
+                    "last_completed_collective": 6}}  # fmt: skip
+    return json.dumps({"version": "2.10", "pg_config": group, "pg_status": status, "entries": [before, entry]})
+
+
+def test_a_rank_that_enqueued_what_the_others_timed_out_in_is_not_missing_its_device_is_silent(tmp_path: Path) -> None:
+    timed_out = "".join(
+        f"[rank{rank}]:[E703 20:27:0{rank}.690470 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective "
+        "operation timeout: WorkNCCL(SeqNum=7, OpType=_REDUCE_SCATTER_BASE, NumelIn=4096, NumelOut=512, "
+        "Timeout(ms)=600000) ran for 600065 milliseconds before timing out.\n"
+        for rank in RANKS
+        if rank != 5
+    )
+    files = {f"fr/nccl_trace_rank_{rank}.json": _recorder(rank, "started") for rank in (0, 4, 6)}
+    files |= {"fr/nccl_trace_rank_5.json": _recorder(5, "scheduled"), "job.log": timed_out}
+    found = judged(tmp_path, files).verdict.hypothesis
+    assert (found.cause, found.subject["rank"]) == (CAUSE, 5)

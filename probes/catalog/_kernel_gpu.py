@@ -75,7 +75,7 @@ class GpuLines:
         self.named_left -= 1
         if "The NVIDIA GPU " in text:
             self.named, self.named_left = bus_id(text.partition("The NVIDIA GPU ")[2]), OFF_BUS_LINES
-        if "fallen off the bus" not in text:
+        if "fallen off" not in text or " bus" not in text:
             return self._problem(line)
         after = text.partition("NVRM: GPU ")[2].removeprefix("at ")
         bus = bus_id(after.partition(" ")[0].rstrip(":")) or (self.named if self.named_left >= 0 else "")

@@ -90,7 +90,7 @@ class NodeLines:
     def _hung(self, line: Line) -> bool:
         """`INFO: task NAME:PID blocked for more than 120 seconds.`: NAME may hold colons, spaces, even a line break."""
         before, _, after = line.text.partition(" blocked ")
-        seconds = number(after.partition("for more than ")[2], 8)
+        seconds = number(after.partition("more than ")[2], 8)
         name, _, tail = before.rpartition(":")
         pid = number(tail)
         if seconds is None or pid is None:
@@ -271,7 +271,7 @@ class NodeLines:
 
     # The first row with one of its words in the line reads it.
     _TABLE = (
-        ((" blocked for more than ", " blocked in I/O wait for more than "), _hung),
+        ((" blocked for more than ", " blocked more than ", " blocked in I/O wait for more than "), _hung),
         (("soft lockup - CPU#",), _lockup),
         (("detected stall", "self-detected stall", "detected expedited stall"), _rcu),
         (("]: segfault at ",), _segfault),

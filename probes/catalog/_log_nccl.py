@@ -125,6 +125,13 @@ _ERRORS = (
     ),
     shape("duplicate_gpu", "using the same GPU", r"Multiple Ranks are using the same GPU"),
     shape("cuda_error", "GPU is lost", r"(?P<name>GPU is lost)"),
+    shape(
+        "cuda_error",
+        "CUDA",
+        r"CUDA (?:kernel |runtime )?(?:error|failure|exception)(?: \(?\d{1,4}\)?)?(?: -)? "
+        r"(?P<name>(?:an )?illegal (?:memory access|instruction)\b[\w ]{0,30}|device-side assert[\w ]{0,20}"
+        r"|misaligned address|unspecified launch failure|uncorrectable ECC error[\w ]{0,20})",
+    ),
     shape("cuda_error", "Cuda failure", r"Cuda failure(?: \d{1,4})? ?'(?P<name>[^']{1,120})'"),
     shape(
         "peer_closed",

@@ -57,9 +57,9 @@ def _collect() -> Mapping[str, str]:
     return parts
 
 
-LINE = re.compile(r"\[([A-Z][a-z]{2} \d\d \d{4} \d\d:\d\d:\d\d)\] \[(\w{4,8})\] \[tid \d{1,9}\] ([^\n]{0,600})")
+LINE = re.compile(r"\[([A-Z][a-z]{2} [ \d]\d \d{4} \d\d:\d\d:\d\d)\] \[(\w{4,8})\] (?:\[tid \d{1,9}\] )?([^\n]{0,600})")
 _ACTIVE = re.compile(r"^ {1,8}Active: (\w{4,14})((?: \([^)]{0,60}\))?)", re.M)
-_SWITCH = re.compile(r"NVSwitch pci bus id ([0-9a-fA-F:.]{8,16})")
+_SWITCH = re.compile(r"NVSwitch pci (?:bus id )?([0-9a-fA-F:.]{8,16})")
 _FATAL = re.compile(
     r"NVSwitch fatal error|failed to (?:configure|initialize|start|detect|train|get)"
     r"|fabric manager (?:instance )?stopped"

@@ -31,7 +31,7 @@ def _collect() -> Mapping[str, str]:
     return parts
 
 
-GPU = re.compile(r"GPU (\d{1,3}): (\S[^()]{0,80}?) {0,4}\(UUID: ")
+GPU = re.compile(r"GPU (\d{1,3}): (\S[^()\n]{0,80}?) {0,4}(?:\(UUID: |$)", re.M)  # without it where somebody retyped it
 _SPEED = re.compile(r"Link (\d{1,3}): (?:([\d.]{1,10}) GB/s|(<?inactive>?))", re.I)
 _ERROR = re.compile(r"Link (\d{1,3}): ([A-Za-z][\w /()-]{2,60}?)(?: Errors?| Count| Events?)?: (\d{1,18})\b", re.I)
 _NONE = ("all links are inactive", "does not have or support nvlink", "not supported", "unable to retrieve nvlink")

@@ -25,6 +25,7 @@ from probes.diagnosis.well import signs
 from probes.topology import Topology
 
 log = logging.getLogger(__name__)
+OF_MACHINE = ("gpu.", "ib.", "host.machine_check", "host.rebooted", "host.clock_offset", "host.library_mismatch")
 OF_PROGRAM = ("gpu.app_fault", "gpu.out_of_memory")
 UNKNOWN = {"", "?"}  # in the place of a name
 
@@ -139,9 +140,30 @@ def _on_nodes(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
     nodes: dict[str, str] = {}
     for seen in evidence.of("cluster.events"):
         nodes.update({pod.name: pod.node for pod in seen.facts.pods if pod.node})
-    if not nodes:
-        return found
-    return [_placed(one, nodes) for one in found]
+    named = _by_address(evidence)
+    if named:
+        found = [_named(one, named) for one in found]
+    return [_placed(one, nodes) for one in found] if nodes else found
+
+
+def _by_address(evidence: Evidence) -> dict[str, str]:
+    """Names of nodes by their address, as /etc/hosts and resolvers tell; of addresses that have one name only. Where
+    pods have names and addresses too, it is of a pod."""
+    told: dict[str, list[str]] = {}
+    for seen in evidence.of("host.settings"):
+        for name, address in seen.facts.names:
+            if address and not address.startswith(("127.", "::1", "0.")):
+                told.setdefault(address, []).append(name)
+    return {at: names[0] for at, names in told.items() if len({name.partition(".")[0] for name in names}) == 1}
+
+
+def _named(one: Hypothesis, names: Mapping[str, str]) -> Hypothesis:
+    """With the name of a node where it is told by its address."""
+    here = {names[node] for node in one.nodes if node in names}
+    at = str(one.subject.get("node", ""))
+    if at in names:
+        one = replace(one, subject={**one.subject, "node": names[at]}, says=one.says.replace(at, names[at]))
+    return replace(one, nodes=one.nodes | here) if here else one
 
 
 def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
@@ -163,8 +185,8 @@ def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]
 def _placed(one: Hypothesis, nodes: Mapping[str, str]) -> Hypothesis:
     here = {nodes[name] for name in one.nodes if name in nodes}
     pod = str(one.subject.get("node", ""))
-    if pod in nodes and one.cause.startswith("gpu.") and one.cause not in OF_PROGRAM:
-        # A pod's GPU is the machine's, and that is what somebody drains.
+    if pod in nodes and one.cause.startswith(OF_MACHINE) and one.cause not in OF_PROGRAM:
+        # A pod's GPUs and adapters are the machine's, and that is what somebody drains.
         says = one.says.replace(pod, nodes[pod])
         one = replace(one, subject={**one.subject, "node": nodes[pod]}, says=says)
     return replace(one, nodes=one.nodes | here) if here else one

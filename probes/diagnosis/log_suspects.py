@@ -94,6 +94,7 @@ def _absent(evidence: Evidence) -> Iterator[Suspect]:
         return
     by_rank = max(whole, key=len)
     elsewhere = {one[0].rank for waiting in by_group(evidence).values() for one in waiting.values()}
+    elsewhere |= set(evidence.stalls.behind)  # enqueued it, says its recorder, and its device has not come to it
     absent = [rank for rank in range(world) if rank not in by_rank and rank not in elsewhere]
     nodes = {job.view(rank).node for rank in absent}
     one_node = len(nodes) == 1 and nodes != {""} and len(absent) * 2 < world

@@ -159,3 +159,45 @@ def undented(body: list[str]) -> list[str]:
     """Without the four blanks that Salt puts before each line."""
     some = [line for line in body if line.strip()]
     return [line[4:] for line in body] if some and all(line.startswith("    ") for line in some) else body
+
+
+_SPREAD = re.compile(r"(?:\d{1,5}: )?([A-Za-z][\w.-]{0,62}):?[ \t]{1,8}(\S[^\n]{0,400})")
+
+
+def spread(body: list[str], column: str) -> dict[str, str]:
+    """{node: the column's header and a row for each value} of lines `n1 16 16 4 16`: one field of each GPU, put into a
+    line by tr or paste. {} where fewer than two lines are such."""
+    found: dict[str, str] = {}
+    lines = [line.strip() for line in body if line.strip()]
+    for line in lines[:1024]:
+        row = _SPREAD.fullmatch(line)
+        values = re.split(r"[,;\s]{1,8}", row[2].strip()) if row else []
+        if row and is_host(row[1]) and any(c.isdigit() for c in row[1]) and len(values) < 17:
+            rows = "".join(f"{index}, {value}\n" for index, value in enumerate(values))
+            found[row[1]] = f"index, {column}\n{rows}"
+    return found if len(found) > 1 and len(found) * 5 >= len(lines) * 4 else {}
+
+
+_HOSTNAME = re.compile(r"['\"]?(?:hostname|uname -n)(?: -[sf])?\s{0,4}(?:;|&&)")
+
+
+def printed_host(command: str, body: list[str]) -> tuple[str, ...]:
+    """The node by its own word, `ssh 10.9.0.2 'hostname; dmesg'`, which is taken off the output; () for none."""
+    first = next((at for at, line in enumerate(body) if line.strip()), None)
+    if first is None or not _HOSTNAME.match(command) or not is_host(name := body[first].strip()[:80]):
+        return ()
+    del body[: first + 1]
+    return (name.partition(".")[0],)
+
+
+_TALLY = re.compile(r"\s{0,12}(\d{1,6}) (?=\S)")  # of uniq -c
+
+
+def untallied(body: list[str]) -> list[str]:
+    """Each row as often as uniq -c counted it, 16 times at most, which is a node's GPUs."""
+    found = [(line, _TALLY.match(line)) for line in body]
+    return [
+        row
+        for line, one in found
+        for row in [line[one.end() :] if one else line] * (min(int(one[1]), 16) if one else 1)
+    ]

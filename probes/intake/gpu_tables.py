@@ -40,6 +40,42 @@ _CALLED = {
     "ecc_dbe": "ECC_DBE_VOL_TOTAL", "clocks_event_reasons.active": "CLOCKS_EVENT_REASONS",
     "clocks_throttle_reasons.active": "CLOCKS_EVENT_REASONS",
 }  # fmt: skip
+# Words of a heading, in any order and with any others -> DCGM's name; the first that fits counts.
+_WORDED = (
+    (re.compile(r"(?=.{0,40}re-?map)(?=.{0,40}fail)", re.I), "ROW_REMAP_FAILURE"),
+    (re.compile(r"(?=.{0,40}re-?map)(?=.{0,40}pend)", re.I), "ROW_REMAP_PENDING"),
+    (
+        re.compile(
+            r"(?!.{0,40}(?:re-?map|aggr|life|total since))(?:.{0,30}uncorr|.{0,30}\bdbe|.{0,30}double.?bit)", re.I
+        ),
+        "ECC_DBE_VOL_TOTAL",
+    ),
+    (
+        re.compile(r"(?!.{0,40}(?:re-?map|aggr|life|uncorr))(?:.{0,30}\bcorr|.{0,30}\bsbe|.{0,30}single.?bit)", re.I),
+        "ECC_SBE_VOL_TOTAL",
+    ),
+    (re.compile(r"(?=.{0,40}(?:width|lanes))(?!.{0,40}max).{0,30}(?:pci|link|lane)", re.I), "PCIE_LINK_WIDTH"),
+    (re.compile(r"(?=.{0,40}\bgen)(?!.{0,40}max).{0,30}(?:pci|link)", re.I), "PCIE_LINK_GEN"),
+    (re.compile(r".{0,30}replay", re.I), "PCIE_REPLAY_COUNTER"),
+    (re.compile(r"(?!.{0,40}(?:mem|hbm|max|limit)).{0,30}temp", re.I), "GPU_TEMP"),
+    (re.compile(r"(?!.{0,40}(?:mem|max|limit|boost)).{0,30}(?:clock|clk|\bmhz)", re.I), "SM_CLOCK"),
+    (re.compile(r"(?!.{0,40}(?:max|limit|cap|brake)).{0,30}(?:power|pwr|watt)", re.I), "POWER_USAGE"),
+    (re.compile(r"(?!.{0,40}(?:mem|cpu)).{0,30}\butil", re.I), "GPU_UTIL"),
+    (
+        re.compile(r".{0,30}(?:throttl|clocks?.?event|slow.?down).{0,20}(?:reason|why)|reasons?", re.I),
+        "CLOCKS_EVENT_REASONS",
+    ),
+)
+# Words of a reason -> its bit (nvml.h, nvmlClocksEventReason...).
+_REASONS = (
+    (re.compile(r"hw[ _-]?thermal|hardware thermal", re.I), 0x40),
+    (re.compile(r"power[ _-]?brake", re.I), 0x80),
+    (re.compile(r"sw[ _-]?thermal|software thermal", re.I), 0x20),
+    (re.compile(r"hw[ _-]?slow", re.I), 0x08),
+    (re.compile(r"power[ _-]?cap", re.I), 0x04),
+    (re.compile(r"\bidle", re.I), 0x01),
+)
+_SAID = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "none": 0.0, "ok": 0.0, "-": 0.0}
 # Words of a title -> what the numbers below are.
 _TITLED = (
     (re.compile(r"\b(?:sm |gpu |core )?clocks?\b|\bMHz\b", re.I), "SM_CLOCK"),
@@ -47,7 +83,11 @@ _TITLED = (
     (re.compile(r"\bpower\b|\bwatts?\b", re.I), "POWER_USAGE"),
     (re.compile(r"\btemp(?:erature)?s?\b", re.I), "GPU_TEMP"),
 )
-_VALUE = re.compile(r"(-?\d{1,9}(?:\.\d{1,6})?|0x[0-9a-fA-F]{1,16}) ?(?:%|W|C|°C|MHz)?")
+_VALUE = re.compile(
+    r"(?:x|gen ?)?(-?\d{1,9}(?:\.\d{1,6})?|0x[0-9a-fA-F]{1,16}) ?(?:%|W|C|°C|MHz|x|lanes)?(?: \([^()]{1,30}\))?"
+    r"(?: ?[!*<]{1,4}.{0,40})?",
+    re.I,
+)
 MOST, ABOVE = 100_000, 4
 
 
@@ -63,6 +103,8 @@ def _metric(cell: str) -> str:
         return cell
     said = cell.lower()
     called = _CALLED.get(said) or _CALLED.get(_UNIT.sub("", said))
+    if not called and len(cell) < 41:
+        called = next((name for words, name in _WORDED if words.match(said.replace("_", " "))), None)
     return f"DCGM_FI_DEV_{called}" if called else ""
 
 
@@ -89,12 +131,11 @@ def _begin(text: str) -> tuple[list[str], str, int]:
     return [], "", 0
 
 
-def _of_json(text: str) -> Iterator[dict[str, str]]:
+def of_json(text: str) -> Iterator[dict[str, str]]:
     """Objects of one list, or one a line."""
+    lines = () if text[:1] == "[" else lines_of(text, 4000)
     try:
-        said = (
-            json.loads(text) if text[:1] == "[" else [json.loads(line) for line in lines_of(text, 4000) if line.strip()]
-        )
+        said = [json.loads(line) for line in lines if line.strip()] if lines else json.loads(text)
     except (ValueError, RecursionError):
         return
     for row in said[:MOST] if isinstance(said, list) else ():
@@ -109,7 +150,18 @@ def _json_head(body: str) -> bool:
 
 def tells(head: str) -> bool:
     body = head.lstrip("\ufeff \t\r\n")
-    return _json_head(body) or bool(_begin(body)[0])
+    return _json_head(body) or bool(_begin(body)[0]) or bool(_pairs(body[:8192]))
+
+
+_PAIR = re.compile(r"(?<!\S)([A-Za-z][\w.%-]{0,40})=(\S{1,60})")
+
+
+def _pairs(body: str) -> list[dict[str, str]]:
+    """Rows of lines `host=n1 gpu=0 sm_clk=1755 temp=60`, where nearly all are such."""
+    lines = [line for line in lines_of(body, 1000) if line.strip()]
+    rows = [dict(_PAIR.findall(line)) for line in lines[:MOST]]
+    rows = [row for row in rows if len(row) > 2 and _is_head(list(row), "")]
+    return rows if len(rows) > 1 and len(rows) >= 0.8 * len(lines) - 1 else []
 
 
 def series(text: str) -> list[Series]:
@@ -123,10 +175,9 @@ def series(text: str) -> list[Series]:
         index = next((value for key, value in row.items() if _GPU.fullmatch(key)), "")
         number = re.fullmatch(r"(?:GPU|nvidia)?[ _#-]?(\d{1,3})", index, re.I)
         for key, cell in row.items():
-            one, value = _ONE.fullmatch(key), _VALUE.fullmatch(cell)
+            one = _ONE.fullmatch(key)
             name, gpu = (f"DCGM_FI_DEV_{_title(above)}", one[1]) if one else (_metric(key), number[1] if number else "")
-            if value and gpu and name and not name.endswith("_DEV_"):
-                told = float(int(value[1], 16) if "x" in value[1] else value[1])
+            if gpu and name and not name.endswith("_DEV_") and (told := _value(name, cell)) is not None:
                 found.setdefault((name, node, gpu), []).append((at, told))
     return [
         Series(name, {"node": node, "gpu": gpu, "Hostname": node}, tuple(points))
@@ -134,11 +185,24 @@ def series(text: str) -> list[Series]:
     ]
 
 
+def _value(name: str, cell: str) -> float | None:
+    """The number of a cell; yes, no and reasons as DCGM counts them."""
+    if (value := _VALUE.fullmatch(cell)) is not None:
+        return float(int(value[1], 16) if "x" in value[1] else value[1])
+    if name.endswith("_REASONS"):
+        bits = [bit for words, bit in _REASONS if words.search(cell[:200])]
+        return float(sum(bits)) if bits else _SAID.get(cell.lower())
+    return _SAID.get(cell.lower()) if "REMAP" in name else None
+
+
 def _rows(body: str) -> Iterator[tuple[dict[str, str], str]]:
     if _json_head(body):
-        yield from ((row, "") for row in _of_json(body))
+        yield from ((row, "") for row in of_json(body))
         return
     columns, above, at = _begin(body)
+    if not columns:
+        yield from ((row, "") for row in _pairs(body[:4_194_304]))
+        return
     for line in lines_of(body[at:], 4000):
         cells = _cells(line)
         if columns and len(cells) == len(columns):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probes.intake.names import KEYED, begins_as_other, is_host, looks_like_a_node, named, stem
+from probes.intake.names import KEYED, begins_as_other, is_address, is_host, looks_like_a_node, named, stem
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
 # Renamed by people: a shorter date, no date, a ticket.
@@ -30,6 +30,8 @@ NOT_NODE = re.compile(
     r"|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm|[dp]mon|perf|p2p|nvbandwidth|bandwidth|bw|latency|results?|burn"
     r"|carrier|mtu|host|of|from|on|the|\d|\d{4,14}", re.I,
 )  # fmt: skip
+# Of private networks (RFC 1918, RFC 6598): 10.9.0.2.log, dmesg-10.9.0.2; others may be versions.
+_AT = re.compile(r"(?:^|[-_@ ])((?:10|172|192|100)(?:\.\d{1,3}){3})(?:$|[-_@ .](?!\d))")
 _IP = re.compile(r"ip-\d")  # ip-10-0-0-4 is a name, `ip link` a tool
 _SAYS_HOST = re.compile(r"(?:etc[-_.])?(?:hostname|host_?name|nodename|uname[-_]{1,3}n)(?:[-_]{1,3}[fs])?", re.I)
 _UNAME = re.compile(r"Linux ([A-Za-z][\w.-]{0,62}) \d{1,2}\.\d{1,3}[\w.+-]{0,80} #\d")
@@ -101,6 +103,8 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
     known = frozenset(known)
     spaced = _spaced(name)
     bare = without_time(stem(name))
+    if (at := _AT.search(bare)) is not None and is_address(at[1]):
+        return at[1]
     parts = re.split(r"[._+,@ ]+", bare)
     mine = [
         one
@@ -197,6 +201,12 @@ top tail head last first page seg cmd note notes chat paste session window pane 
 ticket sev sn bug question jira ops sre chg req issue pid pod ecc
 """
 _NUMBERED_WORDS = frozenset(_NUMBERED.split())
+# What people call files that they number: terminal2, evidence1, snippet-3, mail1.
+_OF_FILES = re.compile(
+    r"term\w{0,6}|evid\w{0,6}|snip\w{0,6}|mail|msg|messages?|text|txt|file|doc|excerpt|extract|console|buffer|clip|lines?"
+    r"|grep|cmd|command|session|shell|slack|teams|thread|alert|grafana|prom\w{0,8}|dashboard|panel|query|table|sheet|list|rows?"
+    r"|(?!n)[a-z]\d{1,2}$", re.I,
+)  # fmt: skip
 _COUNTED = re.compile(r"([a-z]{1,10})-?\d{1,4}(?:[._-]\d{1,4}){0,3}[a-z]{0,2}", re.I)
 
 
@@ -204,8 +214,8 @@ def lone_node(path: PurePosixPath) -> str:
     """The node that the only word of a file's name can be that is no tool, c0417 of dmesg-c0417.txt, or its
     folder's. Nothing else names it, so it counts after all that does."""
     name = numbered_word(path.name)
-    if name and name != stem(path.name) and may_be_lone(name):  # beside a tool's name
-        return name
+    if name and may_be_lone(name) and (name != stem(path.name) or not _OF_FILES.match(name)):
+        return name  # beside a tool's name, or as the whole name of the file
     folders = [folder.name for folder in path.parents if folder.name]
     return next((one for folder in folders if (one := numbered_word(folder)) and may_be_lone(one)), "")
 

@@ -52,7 +52,6 @@ _CONCLUSIONS = re.compile(
 )
 _SOURCES = (".md", ".rst", ".html", ".py", ".pyc", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".ipynb", ".css",
     ".js", ".tsv", ".csv", ".c", ".cpp", ".cu", ".h", ".tex", ".patch", ".diff")  # fmt: skip
-_TABLE = re.compile(r"^\|[ :|-]{3,400}\|\s{0,4}$", re.M)  # the rule below the head of a table in Markdown
 _PROGRAMS = (".py", ".patch", ".diff")  # of which a piece may show the fault itself
 _KERNEL = re.compile(
     r"(?:<\d{1,3}>|[a-z]{3,8} {0,6}:[a-z]{3,6} {0,6}: ?)?"  # dmesg -r, dmesg -x
@@ -139,7 +138,7 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("perhaps a log", exported)
     if is_metrics(text[:HEAD]):
         return Known("perhaps a log", told) if (told := times_of_ranks(text)) else Known("metrics", text)
-    if item.name.lower().endswith((".csv", ".tsv", ".md")) and (tells_states(text) or tells_times(text[:HEAD])):
+    if item.name.lower().endswith((".csv", ".tsv")) and (tells_states(text) or tells_times(text[:HEAD])):
         return Known("states" if tells_states(text) else "perhaps a log", text)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=network_policy.TOOL)
@@ -155,10 +154,6 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("tool", text, tool=of_program[0])  # and no log, whatever its strings say
     if item.name.lower().endswith((".patch", ".diff", ".yaml", ".yml")) and environment.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=environment.TOOL)
-    if item.name.lower().endswith(".md") and _TABLE.search(text[:HEAD]):  # somebody's table of what was measured
-        table = _of_text(text, item.name)
-        if isinstance(table, Known) and (table.tool or beside(text[:HEAD], item.name)):
-            return table
     if item.name.lower().endswith(_SOURCES):
         return Other(DOCUMENT)
     return _of_text(text, item.name)

@@ -46,7 +46,6 @@ _OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word, or ==
     r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1| \([^()\n][^\n]{1,400}\))?$))"
     r"([^\n]{1,400}?)(?: \1\1)?$"
 )
-_TALLY = re.compile(r"\s{0,12}(\d{1,6}) (?=\S)")  # of uniq -c
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
 _ANSIBLE = re.compile(
     r"([A-Za-z][\w.-]{0,62}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)!? (?:\| rc=-?\d{1,3} )?(?:>>|=>)"
@@ -217,10 +216,14 @@ def _turn(line: str, loop: frozenset[str]) -> str:
 
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
     """A part; of a command that many nodes ran the part of each. Rows without a header get the one asked for."""
+    nodes = bare_heads.printed_host(now.command, body) or nodes
+    if now.columns and "," not in now.columns and (spread := bare_heads.spread(body, now.columns)):
+        yield from (Part((name,), label, text, when) for name, text in spread.items())
+        return
     rows = [line for line in body if line.strip()][:400] if now.many else []
     names = names_in(rows, 0.8) or only_name(rows)
     tallied = bool(now.columns) and "uniq -c" in now.command
-    text = "\n".join(_untallied(body) if tallied else bare_heads.undented(body)) + "\n"
+    text = "\n".join(bare_heads.untallied(body) if tallied else bare_heads.undented(body)) + "\n"
     parts = (
         [Part((name,), "", mine) for name, mine in by_name(text, names).items()] if names else [Part(nodes, "", text)]
     )
@@ -231,13 +234,6 @@ def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: 
         if columns and not any(" PID " in f" {line} " or "%CPU" in line for line in part.text.split("\n", 3)[:3]):
             head = f"{columns}\n"
         yield Part(part.nodes, label, head + part.text, when)
-
-
-def _untallied(body: list[str]) -> list[str]:
-    """Each row as often as uniq -c counted it, 16 times at most, which is a node's GPUs."""
-    found = [(line, _TALLY.match(line)) for line in body]
-    return [row for line, one in found
-        for row in [line[one.end() :] if one else line] * (min(int(one[1]), 16) if one else 1)]  # fmt: skip
 
 
 def _heading(

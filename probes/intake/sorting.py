@@ -143,10 +143,8 @@ class _Sorter(Reader):
         if isinstance(known, Known) and known.kind != "perhaps a log" or item.binary or len(item.head) == HEAD:
             return False
         parts = items_of_rows(item)
-        for node, one in parts:
-            self.brought.named |= {node} - {""}
-            self._take_apart(one, NESTED + 1)
-        return bool(parts)
+        self.brought.named |= {node for node, _ in parts} - {""}
+        return bool(parts) and self._all_of([one for _, one in parts], NESTED)
 
     def _other(self, item: Item, why: str, nested: int) -> None:
         """No evidence as it stands; rows of CSV and JSON may be, by node."""

@@ -24,6 +24,7 @@ TOLD = {
     "gpu.pcie_width_told": (PCIE, "pcie_narrower_than_peers"),
     "gpu.pcie_told": (PCIE, "check_says_pcie"),
     "gpu.aer_counted": (PCIE, "pcie_errors_counted"),
+    "gpu.fewer_told": ("gpu.fell_off_bus", "gpu_fewer_than_peers"),
     "gpu.task_stuck": (DRIVER, "task_waits_for_driver"),
     "gpu.tasks_stuck": (DRIVER, "tasks_wait_for_driver"),
     "gpu.copy_slow": (PCIE, "copies_slower_than_peers"),
@@ -33,18 +34,24 @@ TOLD = {
     "gpu.switch_told": (SWITCH, "gpu_fabric_not_ready"),
 }
 XID = "gpu.xid_told"
+# Finding -> its signal for a fault of the hardware, and for one of the program.
+XIDS = {
+    XID: ("last_xid_told", "last_xid_of_program"),
+    "gpu.xid_written": ("xid_written", "xid_of_program_written"),
+}
 FAULTS = ("gpu.fell_off_bus", "gpu.memory_error", "gpu.nvlink_error", "gpu.nvswitch_fabric", "gpu.driver_hang",
     "gpu.app_fault")  # fmt: skip
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     gpus = gpus_of(evidence)
-    for seen, finding in evidence.findings(*TOLD, XID):
+    for seen, finding in evidence.findings(*TOLD, *XIDS):
         number = finding.subject.get("xid")
         row = row_of(number) if isinstance(number, int) else {}
         said = str(row.get("cause", ""))
-        cause, signal = TOLD.get(finding.code, (said, "last_xid_told" if said in LASTING else "last_xid_of_program"))
-        if finding.code == XID and (cause not in FAULTS or row.get("weight") == "notice"):
+        told = XIDS.get(finding.code)
+        cause, signal = (said, told[said not in LASTING]) if told else TOLD[finding.code]
+        if told and (cause not in FAULTS or row.get("weight") == "notice"):
             continue
         stamp = str(finding.subject.get("stamp", ""))
         if stamp and times_of(evidence).over(seen.node, None, stamp):

@@ -17,6 +17,7 @@ SLOW_GBYTES = 4.0  # bus bandwidth per adapter; judgement: a third of 100 Gb/s, 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     on, off = _paths(evidence)
     have, lack = _modules(evidence)
+    off = _by_the_machine(on, off, have, lack)
     named: set[str] = set()
     for seen, reason in _refused(evidence):
         signals = ["peermem_refused"] + ["gpudirect_differs" if on else "gpudirect_off_everywhere"] * (seen.node in off)
@@ -80,6 +81,16 @@ def _paths(evidence: Evidence) -> tuple[dict[str, Said], dict[str, Said]]:
         on.pop(node, None)
         off[node] = refused[node]
     return on, {node: one for node, one in off.items() if node not in on}
+
+
+def _by_the_machine(on: dict[str, Said], off: dict[str, Said], have: list[Seen], lack: list[Seen]) -> dict[str, Said]:
+    """Logs name pods where modules name machines: the only one without a direct path is the only one without the
+    module, where each has as many others."""
+    machines = {seen.node for seen in (*have, *lack)}
+    apart = not machines & {*on, *off} and "" not in machines
+    if not apart or len(off) != 1 or len({seen.node for seen in lack}) != 1 or not on or not have:
+        return off
+    return {lack[0].node: next(iter(off.values()))}
 
 
 def _modules(evidence: Evidence) -> tuple[list[Seen], list[Seen]]:

@@ -1,6 +1,7 @@
 """Of which node a line tells that some collector, logger or person wrote: by a key, an object, syslog, or its words.
 
-Shape    node_in(line, at) -> node, "" where it names none; `at` is where what it tells begins
+Shape    node_in(line, at) -> node, "" where it names none; `at` is where what it tells begins. leading(line, at) -> the
+         node with which the line begins
 Errors   none
 """
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 import re
 
 from probes.core import clean
-from probes.intake.names import is_host, looks_like_a_node
+from probes.intake.hosts import may_be_lone
+from probes.intake.names import is_address, is_host, is_other, looks_like_a_node
 
 # host=x, "hostname": "x", node="x", {"_HOSTNAME":"x"}; labels of Prometheus, Loki and Kubernetes, keys of JSON.
 _KEYED = re.compile(
@@ -19,6 +21,7 @@ _KEYED = re.compile(
 _OBJECT = re.compile(r"(?<![\w/])nodes?/([a-z0-9][\w.-]{0,100})")  # kubectl get events
 _SYSLOG = re.compile(r"(?:^|\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)? )([A-Za-z][\w.-]{0,80}) kernel:")
 _ON = re.compile(r"\b(?:on|of|at|from)(?: (?:the )?(?:node|host|server|machine))? ([A-Za-z][\w.-]{0,80}\w)", re.I)
+_CALLED = re.compile(r"\b(?:node|host|server|machine)[ :=]{1,3}([A-Za-z][\w.-]{0,80}\w)", re.I)
 _WORD = re.compile(r"[A-Za-z][\w.-]{1,80}")
 
 
@@ -32,6 +35,28 @@ def node_in(line: str, at: int) -> str:
     words = [*_ON.findall(after), *_ON.findall(before), *_WORD.findall(before), *_WORD.findall(after[:300])]
     names = (word.partition(".")[0] for word in words if not word.startswith("GPU"))  # GPU-0aa1: a UUID
     return next((name for name in names if looks_like_a_node(name)), "")
+
+
+_FIRST = re.compile(
+    r"[\s|*-]{0,8}[\[(]?([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})[\])]?(?:\s{0,4}[:|,]\s{0,4}|\s{1,40})"
+)
+
+
+def leading(line: str, at: int) -> str:
+    """The node that is the first word, before what is told; "" where that word is none."""
+    first = _FIRST.match(line)
+    if first is None or first.end() > at:
+        return ""
+    word = first[1]
+    if is_address(word) or looks_like_a_node(word):
+        return word
+    return word if is_host(word) and may_be_lone(word.partition(".")[0]) and not is_other(word) else ""
+
+
+def placed(line: str) -> str:
+    """The node of `on n14`, `node c22`, whatever its name is like."""
+    words = (word.partition(".")[0] for word in (*_CALLED.findall(line), *_ON.findall(line)))
+    return next((word for word in words if may_be_lone(word) and not is_other(word)), "")
 
 
 def keyed(line: str) -> str:

@@ -64,6 +64,7 @@ def _fits(head: str, name: str) -> bool:
         "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]" in start
         or "nvbandwidth Version" in start
         or bool(re.search(r"^memcpy (?:CE|SM|local copy) [^\n]{1,80}bandwidth", head, re.M))
+        or bool(re.search(r"^\s{0,12}D[\\/]D\s{1,20}0\s{1,16}1\b", start, re.M))
         or bool(re.search(r"P2P=(?:En|Dis)abled (?:Bandwidth|Latency)", head))
     )
 

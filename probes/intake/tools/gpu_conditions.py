@@ -50,7 +50,7 @@ _CONDITIONS: tuple[tuple[str, str, Severity, str], ...] = (
      "gpu.lost", "bad", "is lost to the driver"),
     (r"thermal(?:ly)?[ _-]?(?:slowdown|throttl|violation)|power[ _-]?brake|hw[ _-]?slowdown|gpu[ _-]?overheat",
      "gpu.throttle_told", "bad", "is slowed down by its hardware"),
-    (r"nv[ _-]?switch[^\n]{0,40}(?:fatal|error|fail|down)"
+    (r"nv[ _-]?switch[^\n]{0,40}(?:(?<!non-)(?<!non)fatal|error|fail|down)"
      r"|fabric[ _-]?manager[^\n]{0,40}(?:not running|fail|inactive|down|dead)",
      "gpu.switch_told", "bad", "an NVSwitch or its manager failed"),
     (r"nv[ _-]?links?[^\n]{0,30}(?:down|inactive)", "gpu.nvlink_inactive", "bad", "has an NVLink that is down"),
@@ -58,6 +58,10 @@ _CONDITIONS: tuple[tuple[str, str, Severity, str], ...] = (
      "has errors on its NVLinks"),
     (r"pci-?e[ _-]?(?:link[ _-]?)?(?:width|lanes?)[^\n]{0,40}(?:degrad|downgrad|reduced|x[1248]\b|expected)",
      "gpu.pcie_width_told", "bad", "runs on fewer PCIe lanes"),
+    (r"LnkSta[^\n]{0,60}Width x[1248] \(downgraded\)", "gpu.pcie_width_told", "bad", "runs on fewer PCIe lanes"),
+    (r"\bAER\b[^\n]{0,60}(?:correct(?:ed|able)|BadTLP|BadDLLP|RxErr|Rollover|storm)", "gpu.aer_counted", "warn",
+     "has errors on its PCIe bus"),
+    (r"\bp2p\b[^\n]{0,40}\b(?:CNS|GNS|TNS|NS)\b", "gpu.p2p_not_supported", "bad", "cannot reach its peers' memory"),
     (r"pci-?e[^\n]{0,30}(?:replay|degrad|downgrad|speed|gen)", "gpu.pcie_told", "warn", "has a degraded PCIe link"),
     (r"nvidia-smi[^\n]{0,30}(?:hang|hung|timed? ?out|not respon|no respon)|gsp[^\n]{0,20}(?:time ?out|hang|hung|rpc)"
      r"|driver[^\n]{0,20}(?:hang|hung|not respon)", "gpu.driver_no_answer", "bad", "does not answer"),
@@ -66,6 +70,7 @@ _COUNTED = (
     r"expected (?P<all>\d{1,2}) GPUs?[, ]{1,3}(?:but )?(?:only )?(?:found|got|see\w{0,2}|has) (?P<there>\d{1,2})"
     r"|(?:found|got|see\w{0,2}|count(?: is|:| mismatch:?)?) (?P<there2>\d{1,2})(?: GPUs?)?[, (]{1,3}(?:but )?"
     r"expect\w{0,3}:? (?P<all2>\d{1,2})"
+    r"|gres/gpu count reported lower than configured \((?P<there4>\d{1,2}) < (?P<all4>\d{1,2})\)"
     r"|(?P<there3>\d{1,2}) ?(?:/|of|out of) ?(?P<all3>\d{1,2}) GPUs"
 )
 CONDITIONS = tuple(
@@ -92,9 +97,17 @@ def _told(line: str) -> re.Match[str] | None:
     return found
 
 
+def told(line: str) -> tuple[int, str, Severity, str] | None:
+    """(where it begins, code of the finding, how bad, our words), None where the line tells of no condition."""
+    found = _told(line)
+    if found is None:
+        return None
+    return found.start(), *next((code, how, says) for words, code, how, says in CONDITIONS if words.search(line))
+
+
 def _fewer(found: re.Match[str]) -> bool:
     """Whether fewer GPUs were there than should be."""
-    told = {name.rstrip("23"): int(number) for name, number in found.groupdict().items() if number}
+    told = {name.rstrip("234"): int(number) for name, number in found.groupdict().items() if number}
     return told["there"] < told["all"]
 
 
@@ -123,13 +136,13 @@ def by_node(text: str) -> dict[str, Verdicts]:
     head = ""
     for at, line in enumerate(lines):
         head = line if "NODELIST" in line else head
-        if (told := _told(line)) is None:
+        if (condition := told(line)) is None:
             continue
-        gpu_named = _GPU.search(line.rstrip()) if not told.groupdict() else None
+        start, code, how, says = condition
+        gpu_named = _GPU.search(line.rstrip()) if code != "gpu.not_visible" else None
         gpu = int(next(filter(None, gpu_named.groups()))) if gpu_named else gpu_of_all
-        code, how, says = next((code, how, says) for words, code, how, says in CONDITIONS if words.search(line))
         verdict = Verdict(code, how, gpu, None, says, _when(line, "\n".join(lines[max(0, at - 6) : at])))
-        for node in _nodes(line, told.start(), head) or [everywhere]:
+        for node in _nodes(line, start, head) or [everywhere]:
             some = found.setdefault(node, {})
             if len(found) <= MOST and not any(one.code == code for one in some.values()):
                 some[code, gpu] = verdict

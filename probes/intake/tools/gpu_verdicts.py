@@ -64,6 +64,7 @@ _SENTENCES: tuple[tuple[str, str, Severity, str], ...] = (
     (r"GPU is lost", "gpu.lost", "bad", "is lost to the driver"),
 )  # fmt: skip
 SENTENCES = tuple((re.compile(pattern, re.I), code, how, words) for pattern, code, how, words in _SENTENCES)
+XIDS = ("gpu.xid_told", "gpu.xid_written")
 _ROW = re.compile(r"\|([^|\n]{3,40})\|([^|\n]{3,200})\|")
 _GPU_LINE = re.compile(
     r"(?:Fail|Warn)\w{0,4} {0,2}- {0,2}GPUs?: (\d{1,3}(?:, \d{1,3}){0,63})|GPU ?(\d{1,3}): (?:Fail|Warn)"
@@ -72,7 +73,7 @@ _GPU_LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`gpu` is DCGM's index, None where none is told. `n`: the number in its sentence; of "gpu.xid_told" the Xid."""
+    """`gpu` is DCGM's index, None where none is told. `n`: the number in its sentence; of XIDS' codes the Xid."""
 
     code: str
     severity: Severity
@@ -190,7 +191,7 @@ def findings(facts: Verdicts) -> Iterator[Finding]:
     for one in facts.verdicts:
         who = f"GPU {one.gpu}" if one.gpu is not None else "A GPU"
         subject: dict[str, str | int] = {} if one.gpu is None else {"gpu": one.gpu}
-        if one.code == "gpu.xid_told" and one.n is not None:
+        if one.code in XIDS and one.n is not None:
             subject["xid"] = one.n
         if one.stamp:
             subject["stamp"] = one.stamp

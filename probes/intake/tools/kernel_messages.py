@@ -23,7 +23,7 @@ from probes.catalog._kernel_events import KernelLog
 from probes.catalog.host_kernel_log import parse
 from probes.core import ParseError, clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._told_of import keyed, node_in
+from probes.intake.tools._told_of import keyed, leading, node_in
 from probes.intake.when import moment_in
 
 _MESSAGE = re.compile(
@@ -43,6 +43,11 @@ def fits(head: str, name: str) -> bool:
     return bool(_MESSAGE.search(head)) and '"__REALTIME_TIMESTAMP"' not in head[:4096]
 
 
+def tells(line: str) -> bool:
+    """Whether it holds a message as the kernel prints it."""
+    return bool(_MESSAGE.search(line))
+
+
 def by_node(text: str) -> dict[str, KernelLog]:
     lines: dict[str, list[str]] = {}
     above, since = "", ABOVE
@@ -55,7 +60,7 @@ def by_node(text: str) -> dict[str, KernelLog]:
             continue
         if advises(line, found.start()):
             continue
-        node = node_in(line, found.start()) or (above if since <= ABOVE else "")
+        node = node_in(line, found.start()) or leading(line, found.start()) or (above if since <= ABOVE else "")
         said = _unquoted(line, found.start())
         at = moment_in(line[: found.start()][-400:])
         stamp = f"{datetime.fromtimestamp(at, UTC).isoformat()} {node or 'node'} kernel: " if at and at > DAYS else ""

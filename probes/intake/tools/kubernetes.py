@@ -16,6 +16,8 @@ from pathlib import PurePosixPath
 
 from probes.catalog._cluster_facts import Cluster, Gathered, age, moment
 from probes.core import Finding, lines_of
+from probes.intake.hosts import DEVICE, NUMBERED, PART, alike
+from probes.intake.names import looks_like_a_node
 from probes.intake.tools import Tool
 from probes.intake.tools._cluster_objects import of_json, of_yaml
 from probes.intake.tools._cluster_words import GPU, condition, told
@@ -52,6 +54,17 @@ ENDED = (
     "NodeShutdown",
     "DeadlineExceeded",
 )
+# A row of `kubectl get pods -o wide` of which grep left no header: only a pod has READY as 1/1, an address and a node.
+_POD_ALONE = re.compile(
+    r"[ \t]{0,8}(?:([a-z0-9][\w-]{0,62})[ \t]{1,60})?([a-z0-9][\w.-]{0,120})[ \t]{1,60}\d{1,3}/\d{1,3}[ \t]{1,30}"
+    r"([A-Z][\w:/]{2,40})[ \t]{1,30}\d{1,6}(?: \([\ddhms]{1,12} ago\))?[ \t]{1,30}"
+    r"(\d{1,5}[smhdy][\dsmhdy]{0,8})[ \t]{1,30}(?:[\da-f.:]{3,45}|<none>)[ \t]{1,30}([a-z0-9][\w.-]{0,120})(?:[ \t]|$)"
+)
+# Somebody's own list of where pods run: `llm-2 -> gpu-c`, `pod llm-2 on node gpu-c`, or the two names alone.
+_PAIR = re.compile(
+    r"\s{0,8}(?:pod[ /])?([a-z][a-z0-9.-]{0,62})\s{0,20}(?:->|=>|→|[:,=|]|\bon\b(?: node)?|\bruns on\b|\s)\s{0,60}"
+    r"([a-z][a-z0-9.-]{0,62})\s{0,8}"
+)
 _SPACED = re.compile(r"([a-z0-9][\w.-]{0,62})\s{1,60}(?:\d{1,5}[smhd]|<unknown>)")
 _FIELD = re.compile(r"(\s{0,16})([A-Z][\w .-]{1,40}?):\s{1,60}(\S.{0,1000})")
 _CONDITION = re.compile(r"\s{1,8}(Ready|DiskPressure|ReadonlyFilesystem)\s{1,40}(True|False|Unknown)\s(.{0,600})")
@@ -64,11 +77,26 @@ def _fits(head: str, name: str) -> bool:
         return True
     if (pods := _PODS.search(head[:8192])) is not None:
         return "NODE" in pods[0].split() or "OOMKilled" in head or "Evicted" in head
-    if _CUSTOM.search(head[:8192]) and ("OOMKilled" in head or "Evicted" in head):
-        return True
     lines = [line for line in lines_of(head[:8192], 600) if line.strip()][:40]
-    alone = sum(bool(_ROW_ALONE.match(line.strip())) for line in lines)
+    if _CUSTOM.search(head[:8192]) and ("OOMKilled" in head or "Evicted" in head or _CUSTOM.match(lines[0])):
+        return True
+    if _pairs(lines):
+        return True
+    alone = sum(bool(_ROW_ALONE.match(line.strip()) or _POD_ALONE.match(line)) for line in lines)
     return alone > 0 and alone * 2 > len(lines)
+
+
+def _pairs(lines: list[str]) -> list[tuple[str, str]]:
+    """(pod, node) of a list in which every line is such a pair, and nodes are not called as pods are."""
+    found = [match for line in lines if (match := _PAIR.fullmatch(line))]
+    pods, nodes = {one[1] for one in found}, {one[2] for one in found}
+    forms = {NUMBERED.sub("#", pod) for pod in pods}
+    if len(found) < 2 or len(found) < len(lines) or len(pods) < len(found) or alike(pods) != pods:
+        return []
+    strange = any(DEVICE.match(pod) or PART.match(pod) for pod in pods) or any(
+        NUMBERED.sub("#", node) in forms or not (node in alike(nodes) or looks_like_a_node(node)) for node in nodes
+    )
+    return [] if strange else [(one[1], one[2]) for one in found]
 
 
 def read(text: str) -> Cluster:
@@ -78,6 +106,8 @@ def read(text: str) -> Cluster:
     elif _YAML.search(text[:8192]) and not _DESCRIBED.search(text):
         of_yaml(found, text)
     else:
+        for pod, node in _pairs([line for line in lines_of(text[:262_144], 600) if line.strip()]):
+            found.pod(pod, "", node)
         _tables(found, text)
     if not found.rows:
         raise refuse("events, pods or nodes of Kubernetes", text)
@@ -111,6 +141,8 @@ def _tables(found: Gathered, text: str) -> None:
             condition(found, of.name if of.kind != "pod" else "", one[1], one[2], one[3])
         elif "STATUS" in columns or "NODE" in columns:
             _row(found, columns, line)
+        elif (pod := _POD_ALONE.match(line)) is not None:
+            _pod(found, pod[2], pod[1] or "", pod[3], pod[5], pod[4])
         of.gpus = of.gpus or bool(GPU.search(line))
     _close(found, of)
 
@@ -120,7 +152,8 @@ def _row(found: Gathered, columns: dict[str, int], line: str) -> None:
     words = re.sub(r"\(\S{1,12} ago\)", "", line).split()
     spaced = list(columns)[:1] == ["NAMESPACE"]
     heads = [word for word in columns if word not in ("NOMINATED", "READINESS", "GATES")]
-    if len(words) < 3 or not re.fullmatch(r"(?:[a-z]{3,12}/)?[a-z0-9][\w.-]{0,120}", words[0]):
+    named = words and re.fullmatch(r"(?:[a-z]{3,12}/)?[a-z0-9][\w.-]{0,120}", words[0])
+    if not named or len(words) < min(3, len(heads)):
         return
     cells = dict(zip(heads, words, strict=False))
     name = (cells.get("NAME") or cells.get("POD") or "").rpartition("/")[2]
@@ -131,10 +164,14 @@ def _row(found: Gathered, columns: dict[str, int], line: str) -> None:
             found.unready.setdefault(name)
         return
     space = words[0] if spaced else ""
-    found.pod(name, space, cells.get("NODE", ""), age_s=age(cells.get("AGE", "")))
+    _pod(found, name, space, status, cells.get("NODE", ""), cells.get("AGE", ""))
+
+
+def _pod(found: Gathered, name: str, space: str, status: str, node: str, since: str) -> None:
+    found.pod(name, space, node, age_s=age(since))
     if status in ENDED and status != "Evicted":  # why it was evicted tells another line
         message = "terminated" if status in ("Terminated", "Shutdown") else ""
-        found.event("pod", name, status, message, cells.get("NODE", "").replace("<none>", ""), None, space)
+        found.event("pod", name, status, message, node.replace("<none>", ""), None, space)
 
 
 def _event(found: Gathered, of: _Described, line: str, row: re.Match[str]) -> None:

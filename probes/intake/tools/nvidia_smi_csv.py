@@ -13,6 +13,7 @@ from itertools import islice
 from probes.catalog._gpu_facts import GpuState
 from probes.catalog._gpu_rows import gpu_of
 from probes.core import ParseError, clean, lines_of
+from probes.intake.names import is_host
 from probes.intake.tools import Tool
 
 ABOVE = 4  # lines that may stand above the header
@@ -66,4 +67,21 @@ def read(text: str) -> GpuState:
     return GpuState(driver, tuple(gpus.values()), count)
 
 
-TOOL = Tool("nvidia-smi --query-gpu", "gpu.state", _fits, read)
+_NODE = re.compile(r"(?:node|host|machine|server)(?:_?name)?", re.I)
+
+
+def by_node(text: str) -> dict[str, GpuState]:
+    """Of each node, where somebody put a column of nodes beside those of nvidia-smi."""
+    names = [part.strip() for part in _first(text).split(",")]
+    column = next((at for at, name in enumerate(names) if _NODE.fullmatch(name)), None)
+    if column is None:
+        return {"": read(text)}
+    head, rows = ", ".join(names[:column] + names[column + 1 :]), dict[str, list[str]]()
+    for line in islice(lines_of(text, 16384), 20_001):
+        cells = [part.strip() for part in line.split(",")]
+        if len(cells) == len(names) and cells != names and is_host(cells[column]):
+            rows.setdefault(cells[column], []).append(", ".join(cells[:column] + cells[column + 1 :]))
+    return {node: read("\n".join((head, *some))) for node, some in rows.items()} or {"": read(text)}
+
+
+TOOL = Tool("nvidia-smi --query-gpu", "gpu.state", _fits, read, by_node=by_node)

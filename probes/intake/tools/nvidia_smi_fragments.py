@@ -18,7 +18,7 @@ from probes.core import ParseError, lines_of
 from probes.intake.tools import Tool
 
 _HEADER = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.0)\s{0,8}")
-_PAIR = re.compile(r"[ \t]{0,24}([A-Z][\w ./-]{1,44}?)\s{1,44}: (\S[^\n]{0,60})")
+_PAIR = re.compile(r"[ \t]{0,24}([A-Z][\w ./-]{1,44}?)\s{0,44}: {1,4}(\S[^\n]{0,60})")
 _ACTIVE, _YES, _COUNT = r"(?:Not )?Active", r"Yes|No", r"\d{1,12}"
 # (label, what its value looks like) -> the name of nvidia-smi --query-gpu.
 _LABELS = (

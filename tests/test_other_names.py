@@ -1,0 +1,86 @@
+"""A machine is named as its people call it, wherever the evidence tells that a pod or an address is the same one.
+
+Right values: what kubectl's own columns and hosts(5) say, never what the reader answers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.hardware import judged
+
+MET = "[rank17]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "trn-0 -> rack-f\ntrn-1 -> rack-g\n",
+        "pod trn-0 on node rack-f\npod trn-1 on node rack-g\n",
+        "trn-0    rack-f\ntrn-1    rack-g\n",
+        "NAME    NODE\ntrn-0   rack-f\ntrn-1   rack-g\n",
+        "trn-0   1/1   Running   0            3h   10.1.0.4   rack-f   <none>   <none>\n"
+        "trn-1   0/1   Error     2 (5m ago)   3h   10.1.0.5   rack-g   <none>   <none>\n",
+    ],
+)
+def test_a_list_of_where_pods_run_names_the_machine(tmp_path: Path, told: str) -> None:
+    verdict = judged(tmp_path, {"trn-1.log": MET, "where.txt": told}).verdict
+    assert (verdict.hypothesis.cause, verdict.hypothesis.subject["node"]) == ("gpu.memory_error", "rack-g")
+
+
+def test_pairs_of_nodes_are_no_list_of_pods(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, {"trn-1.log": MET, "ring.txt": "trn-0 -> trn-1\ntrn-1 -> trn-2\n"}).verdict
+    assert verdict.hypothesis.subject.get("node") in (None, "trn-1")
+
+
+HOSTS = "127.0.0.1 localhost\n10.9.0.1 birch-1\n10.9.0.2 birch-2\n"
+
+
+@pytest.mark.parametrize("name", ["10.9.0.2.log", "10.9.0.2/rank.log", "rank17-10.9.0.2.txt"])
+def test_an_address_is_the_node_that_hosts_names(tmp_path: Path, name: str) -> None:
+    verdict = judged(tmp_path / "ev", {name: MET, "hosts": HOSTS}).verdict
+    assert verdict.hypothesis.subject["node"] == "birch-2"
+
+
+def test_an_address_with_two_names_stays_an_address(tmp_path: Path) -> None:
+    verdict = judged(tmp_path / "ev", {"10.9.0.2.log": MET, "hosts": f"{HOSTS}10.9.0.2 llm-1\n"}).verdict
+    assert verdict.hypothesis.subject["node"] == "10.9.0.2"
+
+
+def test_the_node_is_whom_hostname_prints_before_the_log(tmp_path: Path) -> None:
+    pasted = (
+        "$ ssh 10.9.0.2 'hostname; dmesg | tail -1'\nbirch-2\n"
+        "[ 8812.1] NVRM: Xid (PCI:0000:4e:00): 95, pid=81, name=python, Uncontained: HBM\n"
+    )
+    assert judged(tmp_path, {"p.txt": pasted}).verdict.hypothesis.subject["node"] == "birch-2"
+
+
+ASKED = "ops$ srun -N2 -l bash -c 'echo $(hostname) $(nvidia-smi --query-gpu={} --format=csv,noheader | paste -sd,)'\n"
+
+
+def test_one_field_of_each_gpu_put_into_a_line_tells_which_gpu_of_which_node(tmp_path: Path) -> None:
+    rows = ASKED.format("ecc.errors.uncorrected.volatile.total") + "0: birch-1 0,0,0,0\n1: birch-2 0,14,0,0\n"
+    verdict = judged(tmp_path, {"p.txt": rows}).verdict
+    assert (verdict.hypothesis.cause, verdict.hypothesis.subject["node"]) == ("gpu.memory_error", "birch-2")
+    assert verdict.hypothesis.subject["gpu"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cause"),
+    [
+        ("r.json", '[{"host":"birch-1","gpus":8},{"host":"birch-2","gpus":7},'
+         '{"host":"birch-3","gpus":8}]', "gpu.fell_off_bus"),
+        (
+            "r.txt",
+            "host=birch-1 gpu=0 sm_clk=1755 temp=60 util=100\nhost=birch-2 gpu=0 sm_clk=660 temp=92 util=100\n"
+            "host=birch-3 gpu=0 sm_clk=1755 temp=61 util=100\nhost=birch-4 gpu=0 sm_clk=1740 temp=60 util=100\n",
+            "gpu.throttled",
+        ),
+        ("r.txt", "birch-1: nvidia-smi ok (0.9s)\nbirch-2: nvidia-smi TIMEOUT (30s)\n", "gpu.driver_hang"),
+    ],
+)  # fmt: skip
+def test_rows_of_a_small_script_name_their_node(tmp_path: Path, name: str, text: str, cause: str) -> None:
+    verdict = judged(tmp_path, {name: text}).verdict
+    assert (verdict.hypothesis.cause, verdict.hypothesis.subject["node"]) == (cause, "birch-2")
