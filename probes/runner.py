@@ -102,14 +102,14 @@ def attachment(name: str) -> str:
 
 
 def holds_gpu(pid: str) -> bool:
-    """Whether a process has an NVIDIA device open. Looks at 512 of its files at most; false when it may not look."""
+    """Whether a process has a GPU open, NVIDIA or AMD. Looks at 512 of its files; false when it may not look."""
     try:
         numbers = os.listdir("/proc/%s/fd" % pid)[:512]
     except OSError:
         return False
     for number in numbers:
         try:
-            if os.readlink("/proc/%s/fd/%s" % (pid, number)).startswith("/dev/nvidia"):
+            if os.readlink("/proc/%s/fd/%s" % (pid, number)).startswith(("/dev/nvidia", "/dev/kfd")):
                 return True
         except OSError:
             continue

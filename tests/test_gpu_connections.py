@@ -9,6 +9,8 @@ import pytest
 
 from probes import catalog, suites
 from probes.core import Capture
+from probes.diagnosis import diagnose
+from probes.diagnosis.core import seen
 from probes.transport import Plan
 from tests.support.asking import ask, nothing_left
 from tests.support.sshd_nodes import FrozenMount, Lab
@@ -71,11 +73,15 @@ def test_where_a_call_of_the_capture_hangs_in_the_driver_no_further_one_is_made(
         assert '"D"' in captures["wedged", "gpu.state"].text
         assert asked.read_text() == "x\n"
 
-        captures, _ = ask(lab, ["wedged"], plan())
-        for name in PROBES:
+        again = Plan((*plan().probes, catalog.load()["gpu.state"]), deadline_s=14.0)
+        captures, _ = ask(lab, ["wedged"], again)
+        for name in (*PROBES, "gpu.state"):
             assert captures["wedged", name].outcome == "skipped"
             assert re.search(r"nvidia-smi \(\d+\) hangs in the GPU driver", captures["wedged", name].why)
         assert asked.read_text() == "x\n", "nvidia-smi was not called again"
+        readings = [seen(catalog.read(capture)) for capture in captures.values()]
+        found = diagnose(readings).verdict.hypothesis
+        assert (found.cause, found.subject.get("node")) == ("gpu.driver_hang", "wedged"), "that it hangs is evidence"
         frozen.thaw()
     nothing_left(lab)
 

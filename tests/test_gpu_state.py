@@ -7,7 +7,6 @@ not that a real driver answers.
 from __future__ import annotations
 
 import base64
-import inspect
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ import pytest
 from probes import runner
 from probes.catalog.gpu_state import PROBE, findings, parse
 from probes.core import ParseError
-from probes.transport.plan import collector_source
+from probes.transport.plan import Plan
 
 FIXTURES = Path(__file__).parent / "fixtures" / "gpu.state"
 BUSES = ["0000:19:00.0", "0000:3b:00.0", "0000:4c:00.0", "0000:5d:00.0", "0000:6e:00.0"]
@@ -83,12 +82,8 @@ def _run(
     python: str, bus: Path, folder: Path | str, site: tuple[str, ...] = (), path: str = "/usr/bin:/bin"
 ) -> dict[str, Any]:
     """The collector as a node would run it, with `bus` in place of /sys/bus/pci/devices."""
-    collect = collector_source(PROBE.collect).replace("/sys/bus/pci/devices", str(bus))
-    plan = {
-        "probes": [{"name": "gpu.state", "collect": collect, "timeout_s": 8, "max_bytes": 524288, "lock": "driver"}]
-    }
-    plan |= {"deadline_s": 12, "max_bytes": 4194304, "parallel": 1, "site": list(site)}
-    program = f"{inspect.getsource(runner)}\n\nmain(json.loads({json.dumps(plan)!r}), False)\n"
+    plan = Plan((PROBE,), deadline_s=12.0, parallel=1, site=site)
+    program = plan.source(watch_stdin=False).replace("/sys/bus/pci/devices", str(bus))
     env = {"PATH": path, "LD_LIBRARY_PATH": str(folder)}
     done = subprocess.run([python, "-I", "-S", "-"], input=program.encode(), capture_output=True, timeout=30, env=env)
     for line in done.stdout.decode().splitlines():

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from probes.catalog import _gpu_ladder
 from probes.runner import Absent, isolate, read, which
 
 
@@ -272,6 +273,8 @@ def collect() -> Mapping[str, str]:
     if not gpus and not which("nvidia-smi"):
         raise Absent("no NVIDIA GPU on the PCI bus (vendor 0x10de, class 0x0300 or 0x0302), and no nvidia-smi")
     calls = [(bus, one(bus)) for bus in asked] or ([] if gpus else [("all", lambda: smi([]))])
+    if calls:  # a call more would be one more process that nobody can end, and tell nothing new
+        _gpu_ladder.none_stuck("each GPU's own")
     parts = {"golden15/pci": json.dumps({"gpus": gpus})}
     for answer in isolate(calls, deadline_s):
         bus, text = answer["name"], answer.pop("text").replace("\n==> ", "\n= => ")

@@ -1,7 +1,7 @@
-"""Before a tool attaches to all GPUs: does something hang in their driver already?
+"""Before anything calls the GPU driver: does something hang in it already?
 
-SENT TO THE NODE (gpu.topo, gpu.nvlink): compiled there by Python 3.6 and later, so no newer syntax, and only names of
-probes.runner beside its own.
+SENT TO THE NODE (gpu.state, gpu.topo, gpu.nvlink): compiled there by Python 3.6 and later, so no newer syntax, and only
+names of probes.runner beside its own.
 
 A call into a driver that hangs never returns, and its process cannot be ended (state D). One is evidence; every further
 one only takes a process more of a sick node. So what stands in D with a GPU open, or as one of the driver's tools, at
@@ -12,7 +12,9 @@ Errors   Skipped, Absent
 
 from __future__ import annotations
 
-from probes.runner import Absent, Skipped, holds_gpu, process_state, sh, which
+from probes.runner import Absent, Skipped, holds_gpu, process_state, read, sh, which
+
+HANGS = "hangs in the GPU driver (state D)"
 
 
 def stuck() -> str:
@@ -20,15 +22,25 @@ def stuck() -> str:
     import os
     import time
 
+    def in_d(pid: str) -> bool:
+        """Of a rank a thread beside the main one may be the one that called."""
+        if process_state(int(pid))[0] == "D":
+            return True
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")[:1024]
+        except OSError:
+            return False
+        return any(thread_state(pid, tid) == "D" for tid in threads if tid != pid)
+
+    def thread_state(pid: str, tid: str) -> str:
+        try:
+            return read(f"/proc/{pid}/task/{tid}/stat", 4096).rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return ""
+
     def suspects(pids: list[str]) -> list[str]:
-        found = []
-        for pid in pids:
-            state, _, _ = process_state(int(pid))
-            if state == "D" and (
-                name(pid) in ("nvidia-smi", "nvidia-persiste", "rocm-smi", "amd-smi") or holds_gpu(pid)
-            ):
-                found.append(pid)
-        return found
+        tools = ("nvidia-smi", "nvidia-persiste", "rocm-smi", "amd-smi")
+        return [pid for pid in pids if (name(pid) in tools or holds_gpu(pid)) and in_d(pid)]
 
     def name(pid: str) -> str:
         try:
@@ -45,13 +57,18 @@ def stuck() -> str:
     return f"{name(still[0])} ({still[0]})" if still else ""
 
 
+def none_stuck(asked: str) -> None:
+    """Raises Skipped where something hangs in the driver: what is `asked` would hang too."""
+    who = stuck()
+    if who:
+        raise Skipped(f"not asked: {who} {HANGS}, and {asked} would hang too")
+
+
 def printed(argv: list[str]) -> str:
     """What nvidia-smi prints. Raises Skipped where the driver hangs, Absent where there is no such tool or no GPU."""
     if not which(argv[0]):
         raise Absent(f"{argv[0]} is not installed")
-    who = stuck()
-    if who:
-        raise Skipped(f"not asked: {who} hangs in the GPU driver (state D), and {argv[0]} would hang too")
+    none_stuck(argv[0])
     status, out, err = sh(argv)
     if "No devices were found" in out + err:
         raise Absent(f"{argv[0]} says that no devices were found")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from probes.catalog import _gpu_ladder
 from probes.catalog._collected import as_object
 from probes.catalog._gpu_collect import collect
 from probes.catalog._gpu_facts import LOST, RESET, Gpu, GpuState, bus_id, by_bus_id
@@ -249,4 +250,5 @@ PROBE = Probe(
     timeout_s=8.0,
     max_bytes=524_288,
     touches="driver",
+    brings=(_gpu_ladder,),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from probes.catalog._gpu_ladder import HANGS
 from probes.catalog._kernel_events import Event
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Seen
@@ -150,6 +151,10 @@ def stuck(evidence: Evidence, times: Times) -> Iterator[Fault]:
             if task.stuck and (about or task.comm.startswith("nvidia-smi")):
                 says = f"{task.comm} ({task.pid}) is stuck in state D in {task.wchan or 'an unknown function'}"
                 yield Fault(DRIVER, "driver_task_stuck", seen, Finding("host.task_stuck", "bad", says), "", None)
+    for seen in evidence.all_of("gpu.state"):
+        if seen.outcome == "skipped" and HANGS in seen.why:
+            says = seen.why.partition(HANGS)[0].removeprefix("not asked: ") + HANGS
+            yield Fault(DRIVER, "driver_task_stuck", seen, Finding("gpu.driver_no_answer", "bad", says), "", None)
     for rank, view in evidence.job.ranks.items():
         process = view.process
         if process is None or not process.stuck or not of_driver(process.wchan):
