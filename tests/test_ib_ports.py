@@ -101,8 +101,9 @@ def test_a_dead_rail_is_bad_and_an_empty_second_cage_is_not() -> None:
     assert told[0][2].endswith("it sees no signal: cable, transceiver or peer")
 
 
-def _collected(root: Path) -> dict[str, Any]:
+def _collected(root: Path, refusal: str = "EINVAL") -> dict[str, Any]:
     collect = collector_source(PROBE.collect).replace("/sys/class/infiniband", str(root))
+    collect = collect.replace("errno.EINVAL", f"errno.{refusal}")
     plan = {"probes": [{"name": "ib.ports", "collect": collect, "timeout_s": 5, "max_bytes": 1 << 20}]}
     plan |= {"deadline_s": 10, "max_bytes": 1 << 22, "parallel": 1, "site": []}
     program = f"{inspect.getsource(runner)}\n\nmain(json.loads({json.dumps(plan)!r}), False)\n"
@@ -131,6 +132,36 @@ def _tree(root: Path) -> Path:
         (root / hca / "device" / "net" / "ib0" / "operstate").write_text("up\n")
         (root / hca / "device" / "uevent").write_text("DRIVER=mlx5_core\nPCI_SLOT_NAME=0000:19:00.0\n")
     return root
+
+
+def test_addresses_and_partitions_are_told_without_the_empty_places(tmp_path: Path) -> None:
+    root = _tree(tmp_path / "infiniband")
+    port = root / "mlx5_0/ports/1"
+    for folder in ("gids", "gid_attrs/types", "gid_attrs/ndevs", "pkeys"):
+        (port / folder).mkdir(parents=True)
+    empty = "0000:0000:0000:0000:0000:0000:0000:0000"
+    for at in range(40):
+        (port / f"gids/{at}").write_text(f"{empty}\n")
+    (port / "gids/3").write_text("0000:0000:0000:0000:0000:ffff:0a00:0107\n")
+    (port / "gid_attrs/types/3").write_text("RoCE v2\n")
+    (port / "gid_attrs/ndevs/3").write_text("ens4f0np0\n")
+    for at, value in enumerate(("0xffff", "0x8012", "0x0000")):
+        (port / f"pkeys/{at}").write_text(f"{value}\n")
+    told = parse(_out(_collected(root))).ports
+    assert told[0].gids == ("3 RoCE v2 0000:0000:0000:0000:0000:ffff:0a00:0107",)
+    assert told[0].pkeys == ("0x8012", "0xffff")
+    assert told[1].gids == ()
+
+
+def test_counters_that_the_adapter_refuses_one_after_the_other_are_left_alone(tmp_path: Path) -> None:
+    """Each refusal is a line in the kernel log of such a node. Here a folder stands for what cannot be read."""
+    root = _tree(tmp_path / "infiniband")
+    for name in ("a", "b", "c", "d", "e"):
+        (root / "mlx5_1/ports/1/counters" / name).mkdir()
+    text = _out(_collected(root, refusal="EISDIR"))
+    asked = [name for name in "abcde" if f"mlx5_1/ports/1/counters/{name} <==" in text]
+    assert asked == ["a", "b", "c"]
+    assert "golden15/again mlx5_0/1" in text and "golden15/again mlx5_1/1" not in text, "nor at a second look"
 
 
 def test_the_collector_reads_a_node_with_an_old_python(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from probes.runner import Absent, isolate, read
 
 
 def collect() -> Mapping[str, str]:
+    import errno
     import json
     import os
     import time
@@ -29,14 +30,29 @@ def collect() -> Mapping[str, str]:
 
     def one(hca: str) -> Callable[[], str]:
         def work() -> str:
-            parts = {}
+            parts = {}  # type: dict[str, str]
+            refusing = []  # type: list[str]
 
-            def keep(path: str, must: bool = False) -> None:
+            def keep(path: str, must: bool = False) -> bool:
+                """Whether the driver did not refuse it as such."""
                 try:
                     parts[path] = read(path, 4096).strip("\n")
-                except OSError:  # some counters of some drivers refuse: known to be there, value not known
+                except OSError as error:  # some counters of some drivers refuse: known to be there, value not known
                     if must:
                         parts[path] = ""
+                    return error.errno != errno.EINVAL
+                return True
+
+            def counted(port: str) -> bool:
+                """Whether the counters may be read again. Adapters that are there for a switch's own use refuse each,
+                with a line in the kernel log (node_exporter issue 3434): three in a row are enough."""
+                refused = 0
+                for group in ("counters", "hw_counters"):
+                    for name in listed(f"{base}/ports/{port}/{group}"):
+                        refused = 0 if keep(f"{base}/ports/{port}/{group}/{name}", True) else refused + 1
+                        if refused == 3:
+                            return False
+                return True
 
             base = f"{root}/{hca}"
             for name in of_hca:
@@ -46,12 +62,21 @@ def collect() -> Mapping[str, str]:
             for port in listed(f"{base}/ports"):
                 for name in of_port:
                     keep(f"{base}/ports/{port}/{name}")
+                for at in range(32):  # the tables have 256 places, of which the first few are taken
+                    gid = f"{base}/ports/{port}/gids/{at}"
+                    keep(gid)
+                    if parts.get(gid, "").strip("0:"):
+                        keep(f"{base}/ports/{port}/gid_attrs/types/{at}")
+                        keep(f"{base}/ports/{port}/gid_attrs/ndevs/{at}")
+                    else:
+                        parts.pop(gid, "")
+                for at in range(8):
+                    keep(f"{base}/ports/{port}/pkeys/{at}")
                 parts[f"golden15/clock {hca}/{port}"] = f"{time.time()!r} {time.monotonic()!r}"
-                for group in ("counters", "hw_counters"):
-                    for name in listed(f"{base}/ports/{port}/{group}"):
-                        keep(f"{base}/ports/{port}/{group}/{name}", True)
+                if not counted(port):
+                    refusing.append(port)
             time.sleep(1.0)  # only what rises in between tells of now
-            for port in listed(f"{base}/ports"):
+            for port in [port for port in listed(f"{base}/ports") if port not in refusing]:
                 told = {"at": time.time(), "mono": time.monotonic()}  # type: dict[str, object]
                 for group in ("counters", "hw_counters"):
                     found = {}

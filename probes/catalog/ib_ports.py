@@ -10,6 +10,7 @@ Errors   ParseError when a file holds what the kernel cannot print there, naming
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -106,8 +107,24 @@ def _ports(hca: str, files: Mapping[str, str], parts: Mapping[str, str]) -> Iter
             hw_lifespan_ms=lifespan,
             at=at,
             mono=mono,
+            gids=_gids(mine),
             samples=samples,
+            pkeys=_pkeys(mine),
         )
+
+
+def _gids(files: Mapping[str, str]) -> tuple[str, ...]:
+    """`3 RoCE v2 0000:...:ffff:0a00:0001`, of the places that are taken."""
+    places = (path.removeprefix("gids/") for path in files if path.startswith("gids/"))
+    taken = sorted(int(at) for at in places if at.isdecimal() and len(at) < 4 and files[f"gids/{at}"].strip("0: "))
+    told = (f"{at} {files.get(f'gid_attrs/types/{at}', '?')} {files[f'gids/{at}']}" for at in taken[:64])
+    return tuple(clean(one)[:80] for one in told)
+
+
+def _pkeys(files: Mapping[str, str]) -> tuple[str, ...]:
+    """Partitions, without the empty places."""
+    values = {value for path, value in files.items() if path.startswith("pkeys/") and value != "0x0000"}
+    return tuple(sorted(value for value in values if re.fullmatch(r"0x[0-9a-f]{4}", value))[:128])
 
 
 Counts = dict[str, int | None]

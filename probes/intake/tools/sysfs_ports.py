@@ -20,10 +20,6 @@ _LINE = re.compile(
     r"\s{0,4}[:= ]\s{0,4}(\S.{0,120})$"
 )
 
-_GID = re.compile(r"/sys/class/infiniband/([\w.-]{1,41})/ports/(\d{1,3})/gids/(\d{1,3})")
-
-_PKEY = re.compile(r"/sys/class/infiniband/([\w.-]{1,41})/ports/(\d{1,3})/pkeys/\d{1,3}")
-
 
 def fits(head: str, name: str) -> bool:
     found = [line for line in lines_of(head, 400) if line.strip()][:60]
@@ -50,25 +46,7 @@ def read(text: str) -> IbPorts:
 
 
 def _parsed(files: dict[str, str]) -> IbPorts:
-    facts = parse("\n".join(f"==> {name} <==\n{value}" for name, value in files.items()))
-    gids: dict[tuple[str, int], list[str]] = {}
-    for name, value in files.items():
-        found = _GID.fullmatch(name)
-        if found and value.strip("0: "):
-            kind = files.get(f"/sys/class/infiniband/{found[1]}/ports/{found[2]}/gid_attrs/types/{found[3]}", "?")
-            gids.setdefault((found[1], int(found[2])), []).append(f"{found[3]} {kind} {value}")
-    pkeys: dict[tuple[str, int], set[str]] = {}
-    for name, value in files.items():
-        if (found := _PKEY.fullmatch(name)) and re.fullmatch(r"0x[0-9a-f]{4}", value) and value != "0x0000":
-            pkeys.setdefault((found[1], int(found[2])), set()).add(value)
-    ports = (
-        replace(
-            one, gids=tuple(gids.get((one.hca, one.port), one.gids)[:64]),
-            pkeys=tuple(sorted(pkeys.get((one.hca, one.port), ()))[:128]),
-        )
-        for one in facts.ports
-    )  # fmt: skip
-    return replace(facts, ports=tuple(ports))
+    return parse("\n".join(f"==> {name} <==\n{value}" for name, value in files.items()))
 
 
 def _together(found: list[tuple[float | None, IbPorts]]) -> IbPorts:
