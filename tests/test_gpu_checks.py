@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from probes import intake
+from probes.catalog import host_aer_counters
 from probes.core import ParseError
 from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
 from probes.diagnosis.ranking import Ranked
 from probes.intake.tools import (
-    aer_counters,
     amd_smi,
     dcgmi_nvlink,
     gpu_bandwidth,
@@ -28,6 +30,7 @@ from probes.intake.tools import (
     tool_of,
     xid_events,
 )
+from tests.support.collectors import capture_here
 
 
 def judged(folder: Path, name: str, text: str) -> Ranked:
@@ -96,14 +99,44 @@ def test_rows_of_nvidia_smi_without_a_header_are_known_by_their_units() -> None:
 def test_counters_of_pcie_errors_are_compared_with_other_devices(tmp_path: Path) -> None:
     path = "/sys/bus/pci/devices/0000:{}:00.0/aer_dev_correctable"
     rows = [f"{path.format(bus)}:TOTAL_ERR_COR {count}" for bus, count in (("3b", 88_121), ("5e", 4), ("86", 2))]
-    facts = aer_counters.read("\n".join(rows))
-    assert [one.subject for one in aer_counters.findings(facts)] == [{"bus_id": "0000:3b:00.0"}]
-    alike = aer_counters.read("\n".join(row.replace(" 4", " 71000").replace(" 2", " 90000") for row in rows))
-    assert list(aer_counters.findings(alike)) == [], "all links of the machine are so"
+    facts = host_aer_counters.parse("\n".join(rows))
+    assert [one.subject for one in host_aer_counters.findings(facts)] == [{"bus_id": "0000:3b:00.0"}]
+    alike = host_aer_counters.parse("\n".join(row.replace(" 4", " 71000").replace(" 2", " 90000") for row in rows))
+    assert list(host_aer_counters.findings(alike)) == [], "all links of the machine are so"
     found = judged(
         tmp_path, "sys.txt", "sr4:~# grep . /sys/bus/pci/devices/*/aer_dev_correctable\n" + "\n".join(rows) + "\n"
     )
     assert found.probability < 0.8
+
+
+def test_a_device_that_counts_pcie_errors_now_is_named_however_few_it_has(tmp_path: Path) -> None:
+    """A node's tree whose one counter rises while it is looked at."""
+    for bus, kind in (("3b", "0x030200"), ("5e", "0x020000"), ("00", "0x060000")):
+        device = tmp_path / f"0000:{bus}:00.0"
+        device.mkdir()
+        (device / "class").write_text(f"{kind}\n")
+        for name, total in (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL")):
+            (device / f"aer_dev_{name}").write_text(f"RxErr 0\nTOTAL_ERR_{total} 0\n")
+    ends = threading.Event()
+
+    def count() -> None:
+        for count in itertools.count():
+            (tmp_path / "new").write_text(f"RxErr {20 * count}\nTOTAL_ERR_COR {20 * count}\n")
+            (tmp_path / "new").replace(tmp_path / "0000:3b:00.0/aer_dev_correctable")
+            if ends.wait(0.05):
+                return
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        capture = capture_here(host_aer_counters.PROBE, instead={"/sys/bus/pci/devices": str(tmp_path)})
+    finally:
+        ends.set()
+        counting.join()
+    facts = host_aer_counters.parse(capture.text)
+    assert {one.device for one in facts.totals} == {"0000:3b:00.0", "0000:5e:00.0"}, "bridges are not asked"
+    (found,) = host_aer_counters.findings(facts)
+    assert found.subject == {"bus_id": "0000:3b:00.0"} and "in the last second" in found.says
 
 
 def test_links_that_dcgmi_shows_down_are_of_the_gpu_above_them() -> None:
