@@ -126,6 +126,7 @@ _GLUED = re.compile(
     r"(?<!\]:)(?<!\]: )(?<!\d: )(?<!\d\) )(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))"
     r"|(?<=[^\s\[:])(?=\[[IWEF]\d{3,4} \d\d:\d\d:\d\d\.)"
 )
+_MAY_BE_GLUED = re.compile(r"\[(?:rank\d|[IWEF]\d)")  # begins with its own letter: quick
 
 
 def log_lines(text: str, zone: Zone) -> Iterator[Line]:
@@ -174,7 +175,7 @@ def pieces(row: str, zone: Zone, labels: Labels | None = None) -> Iterator[Line]
     if len(parts) > PIECES:
         parts = parts[: PIECES // 4] + parts[-PIECES // 4 * 3 :]
     for part in parts:
-        for piece in _unglued(part, zone, labels) if "[" in part else [part]:
+        for piece in _unglued(part, zone, labels) if _MAY_BE_GLUED.search(part, 1) else [part]:
             if piece.strip() and count < PIECES:
                 count += 1
                 line = one_line(piece[:LINE_LIMIT], zone, labels)
