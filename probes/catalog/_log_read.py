@@ -110,7 +110,7 @@ class LogReader:
             event = dataclasses.replace(event, more={**event.more, "piece": line.piece})
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
             self._add(event)
-        if event is None or event.kind == "progress":
+        if event is None or event.kind in ("progress", "phase_time"):
             self._timings.take(line)
         if line.at is not None:
             self._times[line.rank] = line.at

@@ -98,8 +98,8 @@ class Timings:
         self._timers: dict[str, str] = {}  # of several timers of one part the first counts: others lie within it
         self._tables = Tables(part_of)
         self._in_tables: set[int | None] = set()
-        # (writer, rank that its lines name) -> what they tell of it. Who names a single rank means itself by it (a local
-        # rank, as likely); who names several reports for them.
+        # (writer, rank that its lines name) -> what they tell of it. Who names a single rank means itself (a local rank,
+        # as likely); who names several reports for them.
         self._reported: dict[tuple[int, int], _Report] = {}
         self._stragglers = Stragglers(part_of)
 
