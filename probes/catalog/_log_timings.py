@@ -98,8 +98,8 @@ class Timings:
         self._timers: dict[str, str] = {}  # of several timers of one part the first counts: others lie within it
         self._tables = Tables(part_of)
         self._in_tables: set[int | None] = set()
-        # (writer, rank that its lines name) -> what they tell of it. Who names a single rank means itself (a local rank,
-        # as likely); who names several reports for them.
+        # (writer, rank that its lines name) -> what they tell of it. Who names a single rank means itself, perhaps by a
+        # local rank; who names several reports for them.
         self._reported: dict[tuple[int, int], _Report] = {}
         self._stragglers = Stragglers(part_of)
 
@@ -184,7 +184,7 @@ class Timings:
         for (writer, rank), report in self._reported.items():
             for step in report.steps:
                 self._add_all(rank if named[writer] > 1 else writer, step, report.line)
-        once = {rank for rank, times in self._times.items() if max(map(len, times.values())) < LEAST}
+        once = {rank for rank, times in self._times.items() if max(map(len, times.values())) == 1}
         listed = len(once) >= LEAST and None not in once and len(once) == len(self._times)  # a line for each rank
         for of, times in self._times.items():
             count = max(map(len, times.values()))
