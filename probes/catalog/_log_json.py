@@ -16,7 +16,10 @@ from typing import Any
 
 TEXTS = ("log", "message", "msg", "textPayload", "MESSAGE", "line")
 TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime", "_timestamp", "wall_time")  # two of W&B, TensorBoard
+RANKS = ("rank", "global_rank", "world_rank", "rank_id")
+RAISED = ("exc_info", "exception", "exc", "traceback", "stack_trace", "error")  # python-json-logger, structlog, own
 STEPS = ("step", "iteration", "iter", "epoch")
+MOST_ROWS = 60  # of a traceback; a line is read in pieces, no more than so many
 _CUT = re.compile(r'"(?:log|message|msg|textPayload|MESSAGE)" ?: ?"((?:[^"\\]|\\.){1,8000})')
 _ESCAPES = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\r": "\n"}
 
@@ -34,9 +37,11 @@ def unwrapped(row: str) -> tuple[str, str] | None:
     text = next((said[name] for name in TEXTS if isinstance(said.get(name), str)), None)
     if text is None:
         return None
-    rank = said.get("rank")
+    rank = next((said[name] for name in RANKS if name in said), None)
     mark = f"[rank{rank}]: " if isinstance(rank, int) and 0 <= rank < 10**7 and "[rank" not in text[:40] else ""
-    return f"{_time(said)}{mark}{text}", _writer(said)
+    raised = next((said[name] for name in RAISED if isinstance(said.get(name), str)), "")
+    rows = f"{text}\n{raised}" if raised.strip() and raised not in text else text
+    return _time(said) + "\n".join(mark + row for row in rows.split("\n")[:MOST_ROWS]), _writer(said)
 
 
 def _step(row: str) -> tuple[str, str] | None:

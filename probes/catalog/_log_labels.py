@@ -1,6 +1,7 @@
-"""What the numbers are that `srun --label` writes in front of every line: ranks, or launchers of ranks, one a node.
+"""What the numbers are that `srun --label` writes in front of every line (`3: `), or mpiexec -prepend-rank (`[3] `):
+ranks, or launchers of ranks, one a node.
 
-Source   srun(1) --label: "prepend task number to lines of stdout/err"; srun's own line about the end of a task names
+Source   Hydra's mpiexec -l and Intel MPI's -prepend-rank; srun(1) --label: "prepend task number to lines of stdout/err"; srun's own line about the end of a task names
          its node; torch.distributed.elastic prints the host of each failure
 Units    none
 Shape    labels_of(rows) -> Labels, None where no such numbers stand in front
@@ -15,8 +16,8 @@ from dataclasses import dataclass, field
 
 MOST_ROWS = 400  # at either end: srun tells of the ends of its tasks last
 MOST_TASKS = 4096
-LABEL = re.compile(r" {0,7}(\d{1,7}): ?")
-_LABELLED = re.compile(r" {0,7}\d{1,7}: ")
+LABEL = re.compile(r" {0,7}\[?(\d{1,7})[:\]] ?")
+_LABELLED = re.compile(r" {0,7}\d{1,7}: |\[(\d{1,7})\] ")
 # `rank 9: ...`, `Rank=3 | ...`: people's own marks. Not "Rank 3: found NaN in", Megatron's, nor a rank and its values
 SPOKEN = re.compile(
     r"(?i:\(?(?:global )?rank[ _=#]{0,2})(\d{1,7})(?:\):?|:|>| \|| -)(?: |$)"
@@ -53,8 +54,12 @@ def labels_of(rows: Sequence[str]) -> Labels | None:
     some = [row for row in rows if row.strip()]
     some = some if len(some) <= MOST_ROWS * 2 else [*some[:MOST_ROWS], *some[-MOST_ROWS:]]
     said = [row for row in some if not row.startswith(_OF_SRUN)]
-    if len(said) < 2 or sum(bool(_LABELLED.match(row)) for row in said) <= 0.9 * len(said):
+    found = [label for row in said if (label := _LABELLED.match(row))]
+    if len(said) < 2 or len(found) <= 0.9 * len(said):
         return None
+    within = [int(label[1]) for label in found if label[1]]
+    if within and (0 not in within or within == sorted(within)):
+        return None  # of steps, epochs or processes
     hosts: dict[str, str] = {}
     ranks = True
     for row in some:

@@ -38,6 +38,9 @@ _OWN = ("traceback", "cuda_error")
 _AN_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Exception|exception)\b")
 # Ray: where each worker of a job began, and of which worker it tells an exception.
 _PLACED = re.compile(r"\bpid=(\d{1,10})\) world_rank=(\d{1,7})\b")
+_JOINS = re.compile(r"Setting up process group for: .{0,200}?\[rank=(\d{1,7}), world_size=\d")
+# The environment that a program prints of itself. A launcher's has no LOCAL_RANK: there RANK may count nodes.
+_OWN_RANK = re.compile(r"(?<![\w-])RANK[=:] ?(\d{1,7})\b")
 _REMOTE = re.compile(r"\bray::[\w.:<>-]{1,160}\(\) \(pid=(\d{1,10}), ip=([0-9a-f.:]{1,45})")
 _SAID = re.compile(r"(?<!communicator was aborted on )\b(?i:rank)[ =:#]{0,2}(\d{1,7})\b")
 _GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
@@ -81,6 +84,7 @@ class LogReader:
         self._raises: int | None = None  # who logged an error just now: the traceback under it is of the same rank
         self._ranks: dict[int, int | None] = {}  # pid -> rank, None where lines differ
         self._remote: tuple[int, str] | None = None  # whose exception Ray tells: pid and node
+        self._says: set[int] = set()  # which rank it is itself, by its environment
         self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
@@ -129,9 +133,13 @@ class LogReader:
     def _learn(self, line: Line) -> None:
         """Which process is which rank, wherever a line tells both."""
         placed = _PLACED.search(line.text) if "world_rank=" in line.text else None
-        pid, rank = (int(placed[1]), int(placed[2])) if placed else (line.pid, line.rank)
+        joins = _JOINS.search(line.text) if "world_size=" in line.text else None
+        own = int(joins[1]) if joins and line.rank is None else line.rank
+        pid, rank = (int(placed[1]), int(placed[2])) if placed else (line.pid, own)
         if pid is not None and rank is not None and (pid in self._ranks or len(self._ranks) < MOST_RANKS):
             self._ranks[pid] = rank if self._ranks.get(pid, rank) == rank else None
+        if "LOCAL_RANK" in line.text and len(self._says) < 2 and (says := _OWN_RANK.search(line.text)):
+            self._says.add(int(says[1]))
         if remote := _REMOTE.search(line.text) if "ray::" in line.text else None:
             self._remote = int(remote[1]), remote[2]
         elif line.stamp or line.writer:
@@ -167,7 +175,10 @@ class LogReader:
             self._add(event)
         for event in self._timings.end():
             self.tally.add(event)
-        return owned(by_pids(with_ranks(self.tally.events()), self._ranks))
+        events = self.tally.events()
+        if len(self._says) == 1 and all(event.rank is None for event in events):
+            events = tuple(dataclasses.replace(event, rank=min(self._says)) for event in events)
+        return owned(by_pids(with_ranks(events), self._ranks))
 
 
 def by_pids(events: tuple[LogEvent, ...], ranks: Mapping[int, int | None]) -> tuple[LogEvent, ...]:

@@ -53,8 +53,8 @@ _WATCHDOG = (
     shape(  # the same without what stands before it
         "watchdog_status",
         "ast enqueued",
-        rf"^\W{{0,4}}[Ll]ast enqueued(?: NCCL)? work:? (?P<enqueued>-?{_N}), last completed(?: NCCL)? work:? "
-        rf"(?P<completed>-?{_N})",
+        rf"(?:^|\] |: )\W{{0,4}}[Ll]ast enqueued(?: NCCL)? work:? (?P<enqueued>-?{_N}), "
+        rf"last completed(?: NCCL)? work:? (?P<completed>-?{_N})",
     ),
     shape(
         "dump_signal",
