@@ -1,8 +1,9 @@
 """What the numbers are that `srun --label` writes in front of every line (`3: `), or mpiexec -prepend-rank (`[3] `):
 ranks, or launchers of ranks, one a node.
 
-Source   Hydra's mpiexec -l and Intel MPI's -prepend-rank; srun(1) --label: "prepend task number to lines of stdout/err"; srun's own line about the end of a task names
-         its node; torch.distributed.elastic prints the host of each failure
+Source   srun(1) --label: "prepend task number to lines of stdout/err"; srun's own line about the end of a task names
+         its node; Hydra's mpiexec -l and Intel MPI's -prepend-rank; torch.distributed.elastic prints the host of each
+         failure
 Units    none
 Shape    labels_of(rows) -> Labels, None where no such numbers stand in front
 Errors   none
