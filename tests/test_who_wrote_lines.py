@@ -82,3 +82,28 @@ def test_a_table_of_one_ranks_steps_is_of_the_rank_that_its_file_is_called_after
     }
     found = judged(tmp_path, files).verdict.hypothesis
     assert (found.cause, found.subject.get("rank")) == ("fw.rank_straggler", 2)
+
+
+@pytest.mark.parametrize("mark", ["[Rank {}] ", "[rank {}/16] ", "[R{}] ", "[rank={}] "])
+def test_a_rank_in_brackets_is_whose_line_it_is(mark: str) -> None:
+    assert raised_by(marked(mark, 11, RAISED) + marked(mark, 2, WAITED)) == [11]
+
+
+def test_torchs_own_bracket_counts_within_a_group_and_stays() -> None:
+    told, _ = read_log(f"[Rank 3] {WAITED}\n[Rank 3] some words of mine\n", rank=7)
+    assert [(event.kind, event.rank, event.more.get("group_rank")) for event in told] == [("watchdog_timeout", 7, 3)]
+
+
+def test_a_logger_that_names_the_rank_behind_its_level_names_who_raised() -> None:
+    head = "2026-02-01 10:00:00.113 | ERROR    | loop:go:31 - [rank={}] run ended\n"
+    assert raised_by(head.format(4) + RAISED + "\n") == [4]
+
+
+def test_local_ranks_in_names_count_from_where_the_folders_other_files_say(tmp_path: Path) -> None:
+    files = {
+        f"{name}/local_rank_{local}.log": f"[rank{4 * at + local}]:[E201 10:00:00.1 a.cpp:1] [Rank 0] {WAITED}\n"
+        for at, name in enumerate(("spica", "mizar"))
+        for local in range(4)
+    } | {"mizar/local_rank_2.log": RAISED + "\n"}
+    found = judged(tmp_path, files).verdict.hypothesis
+    assert (found.cause, found.subject.get("rank")) == ("fw.rank_exited", 6)

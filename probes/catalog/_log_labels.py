@@ -20,9 +20,18 @@ MOST_TASKS = 4096
 LABEL = re.compile(r" {0,7}\[?(\d{1,7})[:\]] ?")
 _LABELLED = re.compile(r" {0,7}\d{1,7}: |\[(\d{1,7})\] ")
 # `rank 9: ...`, `Rank=3 | ...`: people's own marks. Not "Rank 3: found NaN in", Megatron's, nor a rank and its values
-SPOKEN = re.compile(
+_SPOKEN = re.compile(
     r"(?i:\(?(?:global )?rank[ _=#]{0,2})(\d{1,7})(?:\):?|:|>| \|| -)(?: |$)"
     r"(?!found NaN|\s{0,8}-?\d[\d., ]{0,200}(?:[A-Za-z%/]{1,6})?(?: ?\(.{0,60})?$)"
+)
+# `[Rank 4]`, `[R4]`, `[rank 4/16]` before a line of people's own. In torch's own lines it counts within a group.
+_BRACKETED = re.compile(
+    r"\[(?:(?i:(?:global )?rank[ :=#]{0,2})|[rR])(\d{1,7})(?: ?(?:/|of) ?\d{1,7})?\]:? {0,2}(?=\S|$)"
+)
+_WITHIN = re.compile(r"\[(?i:(?:global[_ ])?rank)[ :=#]{1,2}(\d{1,7})\]")  # behind a logger's level and place
+_OF_TORCH = re.compile(
+    r"NCCL|[Ww]atchdog|onitoredBarrier|ProcessGroup|ollective|Timeout at|dump signal|Found key|failure detected"
+    r"|Child process with PID|Received SIG|ast enqueued|process down"
 )
 _OF_SRUN = ("srun: ", "slurmstepd: ", "$ ", "+ ", "#")
 _LAUNCHER = re.compile(
@@ -73,6 +82,27 @@ def labels_of(rows: Sequence[str]) -> Labels | None:
             if told := _HOST.search(rest) or _NCCL.match(rest):
                 hosts.setdefault(label[1], told[1])
     return Labels(ranks, hosts)
+
+
+def spoken(text: str, of_torch: bool) -> re.Match[str] | None:
+    """Whose line it is, by a rank that people write in front of it. `of_torch`: what torch marks its own lines with
+    stood before, and its ranks in brackets count within a group."""
+    found = _SPOKEN.match(text)
+    if (
+        found is None
+        and text[:1] == "["
+        and not of_torch
+        and (found := _BRACKETED.match(text))
+        and _OF_TORCH.search(text[:400])
+    ):
+        return None
+    return found
+
+
+def within(text: str) -> int | None:
+    """The rank that a logger names behind its level and place."""
+    found = _WITHIN.search(text[:160]) if "ank" in text[:160] else None
+    return None if found is None or _OF_TORCH.search(text[:400]) else int(found[1])
 
 
 def _numbers(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from probes.catalog._log_events import Clock
 from probes.catalog._log_json import unwrapped
-from probes.catalog._log_labels import LABEL, SPOKEN, Labels, ends_of, labels_of
+from probes.catalog._log_labels import LABEL, Labels, ends_of, labels_of, spoken
 from probes.catalog._log_stamps import other_time
 from probes.core import clean
 
@@ -222,7 +222,7 @@ def _writer(line: Line, zone: Zone) -> None:
         line.rank, line.host = int(found[1]), found[2] or line.host
     elif found := _ROLE.match(text):  # the launcher's own prefix: a local rank, that only its node can translate
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
-    elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)) or (found := SPOKEN.match(text)):
+    elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)) or (found := spoken(text, bool(line.source))):
         line.rank = int(found[1])
     elif text[:1] == "[" and (found := _NAMED.match(text)):  # [titan] 2026-...
         line.host = line.host or (found[1] if any(c.isdigit() for c in found[1]) else "")

@@ -18,6 +18,7 @@ from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Blamed, Chain, Failures, Tracebacks, bare, of_error_file
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_exits import Exits
+from probes.catalog._log_labels import within
 from probes.catalog._log_lines import Line, Zone, log_lines
 from probes.catalog._log_runs import Runs
 from probes.catalog._log_tally import Tally
@@ -125,6 +126,8 @@ class LogReader:
 
     def _logged(self, line: Line) -> None:
         """Python's logging.exception() writes its own line with time and rank, and the traceback under it bare."""
+        if line.rank is None and line.stamp:
+            line.rank = within(line.text)
         if line.rank is not None or line.stamp:
             self._raises = line.rank if line.stamp and _AN_ERROR.search(line.text[:200]) else None
         elif self._raises is not None:

@@ -68,6 +68,7 @@ _PER_STEP = re.compile(  # tqdm, where a step takes long
     r"(?<![\w.])(\d{1,5}\.\d{1,6}) ?(ms|s) ?/ ?(?:it|iter|step|batch)\b"
 )
 _RANK = re.compile(r"(?i)(?:\b(?<!local )(?<!local_)rank[ =:#]{0,2}|^\W{0,8}r ?)(\d{1,7})\b")
+_R = re.compile(r"\W{0,4}[rR] ?\d{1,7}\b")
 _TABLE = re.compile(r"times across ranks \((ms|s)\):")
 _TIMER = re.compile(r" {0,4}([a-z][\w /-]{2,60}):$")
 _ROW = re.compile(r" {0,8}rank {1,6}(\d{1,7}): (\d{1,9}(?:\.\d{1,6})?)$")
@@ -121,7 +122,11 @@ class Timings:
             rank = line.rank if of is None else of
             self._in_tables.add(rank)
             self._add(rank, part, seconds, line, timer)
-        if cells is None and len(text) < 2000 and (line.rank is not None or _MEANT.search(text) or _RANK.search(text)):
+        if (
+            cells is None
+            and len(text) < 2000
+            and (line.rank is not None or _MEANT.search(text) or "ank" in text or _R.match(text))
+        ):
             self._step(line)
 
     def _row(self, line: Line) -> bool:

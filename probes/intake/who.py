@@ -128,7 +128,13 @@ class Who:
         found = name.rank if name.rank is not None else name.local if name.local is not None else name.maybe
         if found is None or found == pid:
             return None
-        return found + self.shift.get(self.folder_node(inside), 0)
+        return found + self.shift.get(self._counted_in(inside), 0)
+
+    def _counted_in(self, inside: PurePosixPath) -> str:
+        """Where numbers in names count alike: on a node, or in a folder whose files are called after local ranks."""
+        name = self.names.get(inside)
+        alike = f"{inside.parent}/" if name and name.local is not None and inside.parent.name else ""
+        return self.folder_node(inside) or alike
 
     def of_pid(self, inside: PurePosixPath, pid: int | None) -> int | None:
         """The rank whose process this is, by what some file says."""
@@ -231,13 +237,13 @@ class Who:
                 yield some.inside, some.extracts[0].pid, self.of_pid(some.inside, some.extracts[0].pid)
 
     def _shifts(self) -> dict[str, int]:
-        """Node -> what must be added to numbers in its files' names, where all that can be compared agree."""
+        """Node or folder -> what must be added to numbers in its files' names, where all that can be compared agree."""
         found: dict[str, set[int]] = {}
         for inside, pid, rank in self._claims():
-            node, said = self.folder_node(inside), self.of_name(inside, pid)
-            if node and rank is not None and said is not None and self.names[inside].child is None:
-                found.setdefault(node, set()).add(rank - said)
-        return {node: shifts.pop() for node, shifts in found.items() if len(shifts) == 1}
+            where, said = self._counted_in(inside), self.of_name(inside, pid)
+            if where and rank is not None and said is not None and self.names[inside].child is None:
+                found.setdefault(where, set()).add(rank - said)
+        return {where: shifts.pop() for where, shifts in found.items() if len(shifts) == 1}
 
     def _from_names(self) -> None:
         for inside, pid, rank in list(self._claims()):
