@@ -84,6 +84,15 @@ def test_a_table_of_one_ranks_steps_is_of_the_rank_that_its_file_is_called_after
     assert (found.cause, found.subject.get("rank")) == ("fw.rank_straggler", 2)
 
 
+def test_structlogs_event_is_its_message_and_a_row_of_metrics_stays_one(tmp_path: Path) -> None:
+    said = {"timestamp": "2026-02-01T10:00:00Z", "level": "error", "rank": 5, "event": "broke", "exception": RAISED}
+    found = judged(tmp_path, {"run.jsonl": json.dumps(said) + "\n"}).verdict.hypothesis
+    assert (found.cause, found.subject.get("rank")) == ("fw.rank_exited", 5)
+    row = {"timestamp": "2026-02-01T10:00:00Z", "level": "info", "event": "step", "step": 4, "loss": 2.5}
+    told = [(event.kind, event.seq, bool(event.stamp)) for event in read_log(json.dumps(row))[0]]
+    assert told == [("progress", 4, True)]
+
+
 @pytest.mark.parametrize("mark", ["[Rank {}] ", "[rank {}/16] ", "[R{}] ", "[rank={}] "])
 def test_a_rank_in_brackets_is_whose_line_it_is(mark: str) -> None:
     assert raised_by(marked(mark, 11, RAISED) + marked(mark, 2, WAITED)) == [11]

@@ -25,7 +25,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\r": "\n"}
 
 
 def unwrapped(row: str) -> tuple[str, str] | None:
-    if not any(f'"{name}"' in row[:4096] for name in TEXTS):
+    if not any(f'"{name}"' in row[:4096] for name in TEXTS) and '"level"' not in row[:4096]:
         return _step(row) if any(f'{name}"' in row[:4096] for name in STEPS) else None
     try:
         said = json.loads(row)
@@ -34,9 +34,10 @@ def unwrapped(row: str) -> tuple[str, str] | None:
         return (re.sub(r'\\[nrt"]', lambda part: _ESCAPES[part[0]], found[1]), "") if found else None
     if not isinstance(said, dict):
         return None
-    text = next((said[name] for name in TEXTS if isinstance(said.get(name), str)), None)
+    texts = TEXTS if any(name in said for name in STEPS) else (*TEXTS, "event")  # structlog's, not a row of metrics
+    text = next((said[name] for name in texts if isinstance(said.get(name), str)), None)
     if text is None:
-        return None
+        return _step(row) if any(name in said for name in STEPS) else None
     rank = next((said[name] for name in RANKS if name in said), None)
     mark = f"[rank{rank}]: " if isinstance(rank, int) and 0 <= rank < 10**7 and "[rank" not in text[:40] else ""
     raised = next((said[name] for name in RAISED if isinstance(said.get(name), str)), "")
