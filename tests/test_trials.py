@@ -18,6 +18,8 @@ HANGS = None
     ("num_workers=2 1.9 s/step\nsynthetic data 0.4 s/step\n", "loader"),
     ("cpu limit 4: 0.1 it/s, no limit: 0.9\n", "quota"),
     ("with taskset -c 0-3: 9.1 s/step, without: 1.2\n", "binding"),
+    ("srun --cpu-bind=none : 1.1 s/it\nsrun --cpu-bind=cores (site default): 7.4 s/it\n", "binding"),
+    ("limits.cpu: 8 -> 0.4 it/s\nno cpu limit -> 3.1 it/s\n", "quota"),
     ("as is, 41 samples/s\nwithout taskset, 0.3k samples/s\n", "binding"),
     ("loss.item() every step: 410 ms/step; no .item(): 190 ms/step\n", "synchronising"),
     ("pin_memory=True 0.9 s/step vs pin_memory=False 0.3 s/step\n", "lock"),

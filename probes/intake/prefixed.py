@@ -13,6 +13,11 @@ from probes.intake.names import is_address, looks_like_a_node
 MOST_NODES = 1_024
 _PART = re.compile(r"(?:mc|csrow|cpu|dimm|ch|mce|socket|core|disk|bank)\d{1,4}", re.I)  # of a node: edac-util's mc0:
 _PREFIX = re.compile(r"(?:\[pod/)?([A-Za-z][\w.-]{0,80}|\d{1,3}(?:\.\d{1,3}){3}(?=:))(?:: |:$|/[\w.-]{1,80}\] )")
+_KERNEL = re.compile(r"[^:\s]{1,90}: \[ {0,5}\d{1,9}\.\d{1,9}\] ")  # whoever has a kernel is a node: sirius: [81.2] usb
+# A Deployment's pod, a node of GKE, an instance of EC2. Kubernetes leaves vowels and 0, 1, 3 out of what it draws.
+_GENERATED = re.compile(
+    r"[a-z][a-z0-9-]{0,62}-[0-9a-f]{8,10}-[bcdfghjklmnpqrstvwxz2456789]{4,5}|i-[0-9a-f]{8}(?:[0-9a-f]{9})?"
+)
 _ADAPTER = re.compile(r"(?:mlx\d|bnxt_re|hfi\d|rdmap|rocep|roce|ibp|irdma|efa|rxe)_?\d[\w/]{0,12}")
 
 
@@ -27,7 +32,14 @@ def names_in(head: list[str], share: float = 0.95) -> set[str]:
     pods = sum(line.startswith("[pod/") for line in head) > len(head) // 2
     alike = {re.sub(r"\d+", "#", name) for name in names}
     numbered = all(any(c.isdigit() for c in name) for name in names)
-    return names if pods or all(map(is_node, names)) or (len(names) > 1 and len(alike) == 1 and numbered) else set()
+    kernels = all(_KERNEL.match(line) for line in head if _PREFIX.match(line))
+    told = pods or all(map(is_node, names)) or all(map(generated, names)) or kernels
+    return names if told or (len(names) > 1 and len(alike) == 1 and numbered) else set()
+
+
+def generated(name: str) -> bool:
+    """Whether it is a name that Kubernetes or a cloud made: no person's word, and no tool's."""
+    return bool(_GENERATED.fullmatch(name.partition(".")[0]))
 
 
 def only_name(rows: list[str]) -> set[str]:

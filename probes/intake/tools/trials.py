@@ -39,8 +39,9 @@ _BARE = re.compile(r"[:=]?\s{1,4}~?(\d{1,9}(?:\.\d{1,6})?)\s{0,2}(ms|s|sec)?\s{0
 _SECONDS = {"ms": 1e-3, "min": 60.0}
 _CUT = re.compile(
     r";|\s/\s(?!s)|(?<=\w)\.\s(?=[A-Za-z])|,? (?:vs\b\.?|versus|against) "
-    r"|, (?=(?:with|without|no|after|before|same|but|when|default)\b)|(?: -> | → )"
+    r"|, (?=(?:with|without|no|after|before|same|but|when|default)\b)"
 )
+_ARROW = re.compile(r" {1,4}(?:->|=>|→) {1,4}")
 _OFF = re.compile(
     r"\b(?:without|no|off|removed?|disabled?|unset|default|false|none|unlimited|stopp?ed|killed|kill|killing|gone|dropped"
     r"|commented out|instead of|not)\b|=\s?(?:0|None|False|false|max|-1)(?![\w.])", re.I,
@@ -50,6 +51,8 @@ _CONTRAST = re.compile(
 )
 _AS_IT_WAS = re.compile(r"\b(?:as is|as it (?:is|was)|baseline|before|stock|default|unchanged)\b", re.I)
 _NUMBER = re.compile(r"[=: ]{1,3}(\d{1,6})(?![\d.]|\s?(?:samples|s/|ms|it/|img))")
+_GIVEN = re.compile(r"\s?=\s?([\w-]{1,40})")
+_NONE = re.compile(r"0|none|no|off|false|-1|max", re.I)
 _VALUE = re.compile(r"[\w./=-]{0,80}(?: \d{1,8}(?=\s{0,2}(?:[:,;)|]|$)))?")
 _BADLY = re.compile(
     r"\b(?:hang(?:s|ing)?|hung|stuck|tim(?:es|ed) out|never (?:finishes|ends|returns)|fail(?:s|ed)?|crash(?:es|ed)?"
@@ -93,7 +96,7 @@ def _runs(text: str) -> list[_Run]:
     place = 0
     for line in (line for line in lines_of(text[:LONGEST_TEXT], 1000) if line.strip()):
         unit = ""
-        for part in _CUT.split(line):
+        for part in _clauses(line):
             place += 1
             if place > MOST_CLAUSES:
                 return found
@@ -101,6 +104,13 @@ def _runs(text: str) -> list[_Run]:
                 found.append(run)
                 unit = run.unit or unit
     return found
+
+
+def _clauses(line: str) -> Iterator[str]:
+    """An arrow stands between two runs where both were measured, else between a run and what was measured of it."""
+    for part in _CUT.split(line):
+        sides = _ARROW.split(part)
+        yield from sides if len(sides) == 2 and all(_measured(side, "")[0] for side in sides) else (part,)
 
 
 def _run(part: str, unit: str, place: int) -> _Run | None:
@@ -141,7 +151,8 @@ def _weight(lever: Lever, run: _Run) -> float | None:
     if found is None:
         return 0.0 if off and lever.lighter == "without" else None
     if lever.lighter == "without":
-        return 0.0 if off else 1.0
+        given = _GIVEN.match(run.says, found.end())
+        return 0.0 if (_NONE.fullmatch(given[1]) if given else off) else 1.0
     number = _NUMBER.match(run.says, found.end())
     if number is not None:
         return float(number[1]) * (-1.0 if lever.lighter == "more" else 1.0)
