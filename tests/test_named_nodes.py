@@ -74,3 +74,35 @@ def test_the_name_of_prrte_before_a_rank_is_none_of_the_text(tmp_path: Path) -> 
     )
     verdict = explain([tmp_path]).diagnosis.verdict.hypothesis
     assert (verdict.cause, verdict.subject["rank"]) == ("cpu.dataloader_starved", 5)
+
+
+LOOK = """Process 4126: python3 train.py{}
+Python v3.11.9 (/usr/bin/python3.11)
+
+Thread 4126 (idle): "MainThread"
+    forward (model.py:44)
+    <module> (train.py:140)
+Thread 4999 (active+gil): "ckpt-writer"
+    write (ckpt.py:41)
+    run (threading.py:982)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rank"), [(" --rank 13 --world 16", 13), (" --node_rank=1 --local_rank=5", None)]
+)
+def test_a_rank_that_a_command_line_asks_for_is_its_processes(tmp_path: Path, arguments: str, rank: int | None) -> None:
+    (tmp_path / "p.txt").write_text(LOOK.format(arguments) * 4)
+    verdict = explain([tmp_path]).diagnosis.verdict.hypothesis
+    assert (verdict.cause, verdict.subject.get("rank")) == ("cpu.gil_contention", rank)
+
+
+def test_numbers_of_looks_at_one_process_of_a_node_are_no_ranks(tmp_path: Path) -> None:
+    (tmp_path / "gpu-7").mkdir()
+    for look in range(4):
+        (tmp_path / "gpu-7" / f"spy_{look}.txt").write_text(
+            LOOK.format("").replace("ckpt.py:41", f"ckpt.py:{41 + look}")
+        )
+    found = explain([tmp_path]).diagnosis.ranked
+    assert not any("rank" in one.hypothesis.subject for one in found)
+    assert found[0].hypothesis.cause == "cpu.gil_contention"
