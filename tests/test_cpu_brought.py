@@ -149,3 +149,32 @@ def test_top_tells_how_many_tasks_run() -> None:
         " 881233 jdoe      20   0    8.2g   4.1g  11.2m R  9011   0.4   9211:12 gmx_mpi\n"
     )
     assert process_table.read(text).runnable == 198
+
+
+@pytest.mark.parametrize(("state", "processor", "cause"), [
+    ("R", 1, "cpu.affinity_collision"), ("S", 1, "unknown"), ("R", 40, "unknown"),
+])  # fmt: skip
+def test_threads_that_all_want_to_run_on_two_cpus_queue_for_them(
+    tmp_path: Path, state: str, processor: int, cause: str
+) -> None:
+    rows = "".join(f" 4121 {5000 + n} {n % (processor + 1)} {state} pt_data_worker\n" for n in range(15))
+    shell = f"[ml@n7 ~]$ nproc --all\n128\n[ml@n7 ~]$ ps -eLo pid,tid,psr,stat,comm | grep pt_\n{rows}"
+    assert told(tmp_path, {"p.txt": shell}).cause == cause
+
+
+@pytest.mark.parametrize(("last", "avg10", "cause"), [
+    (1, 71.2, "cpu.affinity_collision"), (1, 3.1, "unknown"), (95, 71.2, "unknown"),
+])  # fmt: skip
+def test_ranks_heaped_on_two_cpus_under_pressure_collide(tmp_path: Path, last: int, avg10: float, cause: str) -> None:
+    masks = "".join(f"pid {pid}'s current affinity list: 0-{last}\n" for pid in range(911, 919))
+    psi = f"some avg10={avg10} avg60=70.11 avg300=68.02 total=8812210012\n"
+    shell = f"[ml@n7 ~]$ nproc --all\n128\n[ml@n7 ~]$ for p in $(pgrep -f pretrain); do taskset -pc $p; done\n{masks}"
+    assert told(tmp_path, {"p.txt": f"{shell}[ml@n7 ~]$ cat /proc/pressure/cpu\n{psi}"}).cause == cause
+
+
+@pytest.mark.parametrize(("load", "sure"), [("766.20", True), ("151.20", False)])
+def test_what_ranks_took_since_they_began_counts_below_a_very_high_load(tmp_path: Path, load: str, sure: bool) -> None:
+    rows = "".join(f"  {4121 + n}  411 1180 python3 train.py --local_rank={n}\n" for n in range(8))
+    shell = f"[ml@n7 ~]$ nproc\n96\n{LOAD.format(load)}[ml@n7 ~]$ ps -o pid,nlwp,pcpu,args -C python3\n"
+    found = told(tmp_path, {"p.txt": f"{shell}    PID NLWP %CPU COMMAND\n{rows}"})
+    assert (found.cause == "cpu.thread_oversubscription") == sure

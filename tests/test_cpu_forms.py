@@ -252,6 +252,19 @@ def test_a_table_of_torchs_profiler_counts_the_same() -> None:
     assert (facts.sync_ns, facts.syncs, facts.launches) == (600_000_000, 2000, 10_000)
 
 
+@pytest.mark.parametrize(("device_s", "cause"), [(3.1, "cpu.implicit_sync"), (18.0, "unknown")])
+def test_waits_after_more_kernels_count_where_the_device_rests(tmp_path: Path, device_s: float, cause: str) -> None:
+    table = f"""-----------------------  ----------  ----------  -----------  ---------  ------------  ----------
+                   Name    Self CPU %    Self CPU   CPU total %  CPU total  CPU time avg  # of Calls
+  cudaStreamSynchronize        70.00%      14.000s       70.00%    14.000s       7.000ms        2000
+       cudaLaunchKernel         5.00%       1.000s        5.00%     1.000s       5.000us      200000
+-----------------------  ----------  ----------  -----------  ---------  ------------  ----------
+Self CPU time total: 20.000s
+Self CUDA time total: {device_s:.3f}s
+"""
+    assert told(tmp_path, {"profile_rank2.txt": table}).cause == cause
+
+
 # Loops and counts that people type ------------------------------------------------------------------------------------
 
 LOOP = 'for p in $(pgrep -x python3); do echo "$p $(ls /proc/$p/task | wc -l) $(cat /proc/$p/schedstat)"; done'

@@ -9,7 +9,7 @@ import pytest
 from probes.catalog._process_extract import is_environment
 from probes.catalog._profile import callback
 from probes.explain import explain
-from probes.intake.tools import boots, clock_lines, ports_in_text, process_lines, tools_of
+from probes.intake.tools import boots, clock_lines, ports_in_text, process_lines, thread_table, tools_of
 
 # A process or thread, and values beside their names
 
@@ -142,3 +142,21 @@ def test_a_profile_without_native_frames_that_is_mostly_at_such_a_line_is_of_wai
 
 def test_a_profile_that_is_elsewhere_is_not(tmp_path: Path) -> None:
     assert _profile(tmp_path, 35) != "cpu.implicit_sync"
+
+
+# Tables of threads
+
+
+@pytest.mark.parametrize(("head", "late", "preempted"), [
+    ("TID COMM PSR CPUS_ALLOWED NONVOL_CTX/10s RUN_DELAY_ms/10s", 68.85, 507.3),
+    ("# what changed over 5 s\ntid name psr cpus_allowed_list nonvoluntary_ctxt_switches run_delay_us", 0.1, 1014.6),
+    ("TID COMM CPU affinity nvcswch/s %wait", None, 5073.0),  # 6885 % is none
+    ("TID COMM PSR CPUS_ALLOWED NONVOL_CTX RUN_DELAY_ms", None, None),  # since the start, or nobody knows
+])  # fmt: skip
+def test_columns_of_some_seconds_are_rates(head: str, late: float | None, preempted: float | None) -> None:
+    text = f"{head}\n30700 pt_data_worker 24 24-25 5073 6885\n"
+    assert thread_table.fits(text, "threads.txt")
+    (one,) = thread_table.read(text).processes
+    assert (one.pid, one.mask) == (30700, "24-25")
+    assert one.run_delay_percent == (None if late is None else pytest.approx(late, abs=0.06))
+    assert one.preempted == (None if preempted is None else pytest.approx(preempted))

@@ -155,6 +155,9 @@ def test_folded_nodes_of_a_heading_all_get_it() -> None:
         ("rank0_gpu3.log", ""),
         ("gpu_0_stack.txt", ""),
         ("dmesg.txt", ""),
+        ("dmesg-erst-7365523012345678901", ""),  # what pstore keeps of a kernel that failed, and where it kept it
+        ("dmesg-efi-170021190301001", ""),
+        ("console-ramoops-0", ""),
     ],
 )
 def test_a_node_in_the_name_of_a_file(name: str, node: str) -> None:

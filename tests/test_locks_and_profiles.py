@@ -248,6 +248,21 @@ def test_looks_at_lines_of_which_torch_warns_are_waits_for_the_device(tmp_path: 
     assert shares(judged(tmp_path / "elsewhere", elsewhere)).get(cause, 0.0) == 0
 
 
+@pytest.mark.parametrize(("line", "counts"), [(61, True), (62, False)])
+def test_a_line_that_waits_within_a_loop_of_processes_without_a_rank_counts(
+    tmp_path: Path, line: int, counts: bool
+) -> None:
+    warned = "/srv/moe/route.py:61: UserWarning: called a synchronizing CUDA operation (Triggered internally at a:3.)\n"
+    dump = "".join(
+        f"Process {pid}: python train.py\nPython v3.12.3 (/usr/bin/python3.12)\n\n"
+        f'Thread {pid} (active): "MainThread"\n    <genexpr> (moe/route.py:60)\n    counts (moe/route.py:{line})\n'
+        f"    <module> (train.py:9)\n\n"
+        for pid in range(90, 94)
+    )
+    found = shares(judged(tmp_path, {"stderr.txt": "".join(f"[rank{r}]: {warned}" for r in range(4)), "spy.txt": dump}))
+    assert (found.get("cpu.implicit_sync", 0.0) > 0.3) == counts
+
+
 # Flame graphs -------------------------------------------------------------------------------------------------------
 
 FLAMES = (FIXTURES / "tools" / "pyspy_gil_two_shippers.svg").read_text()

@@ -18,7 +18,6 @@ from probes.intake.tools import (
     ping,
     reach,
     sockets,
-    trials,
 )
 from tests.support.brought import told
 
@@ -150,27 +149,6 @@ def test_a_table_in_a_document_is_read_and_its_sentences_are_not(tmp_path: Path)
 def test_blocks_of_a_document_are_told_with_what_stands_above_them() -> None:
     text = "# Look\non hz1:\n```\n$ uname\nLinux\n```\nno more\n| a | b |\n|--|--|\n| 1 | 2 |\nend\n"
     assert quoted_in(text) == [("on hz1", "$ uname\nLinux\n"), ("no more", "| a | b |\n| 1 | 2 |\n")]
-
-
-# Tries ----------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("text", "lever", "times"), [
-    ("with NCCL_TOPO_FILE=/etc/x.xml: busbw 60 GB/s; without: 360 GB/s\n", "topology", 6.0),
-    ("as is: 20 GB/s\nafter modprobe nvidia_peermem: 180 GB/s\n", "peermem", 9.0),
-    ("NCCL 2.19.3: hangs after 400 steps\nNCCL 2.21.5: runs\n", "library", None),
-])  # fmt: skip
-def test_two_runs_that_differ_in_one_setting_are_compared(text: str, lever: str, times: float | None) -> None:
-    (one,) = trials.read(text).trials
-    assert (one.lever, one.times) == (lever, times)
-
-
-@pytest.mark.parametrize("text", [
-    "with NCCL_TOPO_FILE: 362 GB/s; without: 364 GB/s\n", "NCCL 2.21.5 runs on all nodes\njob hangs at step 400\n",
-    "hz1: 20 GB/s\nhz2: 180 GB/s\n",
-])  # fmt: skip
-def test_runs_that_are_alike_or_differ_in_no_setting_tell_nothing(text: str) -> None:
-    assert not trials.fits(text, "ab.txt")
 
 
 # Tools that were asked for less, or retyped ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tables of hosts that people make themselves, and what they tried."""
+"""Tables of hosts that people make themselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from probes.explain import explain
 from probes.intake import host_rows
-from probes.intake.tools import experiments, perf_report
+from probes.intake.tools import perf_report
 
 # Tables that people make
 
@@ -76,50 +76,6 @@ def test_a_table_says_whose_disk_is_full(tmp_path: Path) -> None:
 def test_a_table_in_which_nothing_is_full_says_nothing(tmp_path: Path) -> None:
     text = "| host | mount | used |\n|---|---|---|\n| w1 | /local | 61% |\n| w2 | /local | 92% |\n"
     assert verdict(tmp_path, text)[0] in ("none", "unknown")
-
-
-# What somebody tried
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("OMP_NUM_THREADS=64: 31 it/s\nOMP_NUM_THREADS=8: 200 it/s\n", "threads"),
-        ("num_workers=2 1.9 s/step\nsynthetic data 0.4 s/step\n", "loader"),
-        ("cpu limit 4: 0.1 it/s, no limit: 0.9\n", "quota"),
-        ("with taskset -c 0-3: 9.1 s/step, without: 1.2\n", "binding"),
-        ("loss.item() every step: 410 ms/step; no .item(): 190 ms/step\n", "synchronising"),
-        ("pin_memory=True 0.9 s/step vs pin_memory=False 0.3 s/step\n", "lock"),
-        ("step time 3.2 s\nstep time 0.8 s after kill of clamscan\n", "other program"),
-    ],
-)
-def test_two_runs_that_differ_in_a_setting_tell_which_of_it_is_slow(text: str, kind: str) -> None:
-    assert experiments.TOOL.fits(text, "ab.txt")
-    assert [one.kind for one in experiments.read(text).trials] == [kind]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "OMP_NUM_THREADS=64: 200 it/s\nOMP_NUM_THREADS=8: 31 it/s\n",  # fewer are slower
-        "num_workers=2 1.9 s/step\nnum_workers=8 1.8 s/step\n",  # the same
-        "num_workers=2 1.9 s/step\n",
-        "step 1 3.2 s/step\nstep 2 0.4 s/step\n",
-    ],
-)
-def test_runs_that_differ_in_nothing_that_counts_tell_nothing(text: str) -> None:
-    assert experiments.trials(text) == []
-
-
-def test_what_was_tried_is_never_sure_by_itself(tmp_path: Path) -> None:
-    for text in (
-        "num_workers=0: 41 samples/s\nnum_workers=8: 300 samples/s\n",
-        "with .item(): 41 it/s\nno .item(): 300 it/s\n",
-    ):
-        (tmp_path / "ab.txt").write_text(text)
-        first = explain([tmp_path]).diagnosis.verdict
-        assert first.hypothesis.cause.startswith("cpu.")
-        assert first.probability < 0.8
 
 
 def test_a_table_of_inodes_is_none_of_space() -> None:

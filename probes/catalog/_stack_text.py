@@ -17,6 +17,9 @@ from probes.core import ParseError, clean, lines_of
 
 MOST_THREADS, MOST_FRAMES = 256, 200
 _PROCESS = re.compile(r"Process (\d{1,10}): ")
+_ASKED = re.compile(
+    r" --?(?:global[-_])?rank[= ](\d{1,6})(?= |$)"
+)  # of its command line; --local_rank is another number
 _SPY_THREAD = re.compile(r'Thread (0[xX][0-9a-fA-F]{1,16}|\d{1,20}) \(([a-z+]{1,20})\)(?:: "(.{0,200})")?')
 SPY_MAIN = re.compile(r'^Thread (?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}) \([a-z+]{1,20}\): "MainThread"$', re.M)
 _FAULT_THREAD = re.compile(
@@ -39,8 +42,8 @@ def stacks_of(text: str) -> tuple[ProcessStack, ...]:
     raise ParseError(f"expected a py-spy dump or faulthandler's text, found {clean(text)[:80]!r}")
 
 
-def _process(pid: int | None, how: str, threads: list[Thread], why: str = "") -> ProcessStack:
-    return ProcessStack(pid, None, False, "", how, why, "", "", (), tuple(threads[:MOST_THREADS]))
+def _process(pid: int | None, how: str, threads: list[Thread], why: str = "", rank: int | None = None) -> ProcessStack:
+    return ProcessStack(pid, rank, False, "", how, why, "", "", (), tuple(threads[:MOST_THREADS]))
 
 
 # py-spy ---------------------------------------------------------------------------------------------------------
@@ -49,6 +52,7 @@ def _process(pid: int | None, how: str, threads: list[Thread], why: str = "") ->
 def py_spy_text(text: str) -> tuple[ProcessStack, ...]:
     """`py-spy dump`, one or several after each other. Raises ParseError."""
     found: list[tuple[int, list[tuple[re.Match[str], list[Frame]]], list[str]]] = []
+    ranks: dict[int, int] = {}
     for line in lines_of(text):
         begin, thread = _PROCESS.match(line), _SPY_THREAD.fullmatch(line.rstrip())
         if thread and _begins(thread, found[-1][1] if found else None):
@@ -56,6 +60,8 @@ def py_spy_text(text: str) -> tuple[ProcessStack, ...]:
             found.append((number, [], []))
         if begin:
             found.append((int(begin.group(1)), [], []))
+            if asked := _ASKED.search(line[:4000].rstrip()):
+                ranks[len(found) - 1] = int(asked[1])
         elif found and thread:
             found[-1][1].append((thread, []))
         elif found and line.startswith("    ") and not line.startswith("     ") and found[-1][1]:
@@ -67,10 +73,12 @@ def py_spy_text(text: str) -> tuple[ProcessStack, ...]:
     if not found:
         raise ParseError("expected a line such as 'Process 16061: python train.py'")
     processes = []
-    for pid, threads, errors in found:
+    for at, (pid, threads, errors) in enumerate(found):
         why = "" if threads else clean("; ".join(errors))[:300] or "py-spy printed no thread"
         processes.append(
-            _process(pid or None, "py-spy", [_spy_thread(head, frames, pid) for head, frames in threads], why)
+            _process(
+                pid or None, "py-spy", [_spy_thread(head, frames, pid) for head, frames in threads], why, ranks.get(at)
+            )
         )
     return tuple(processes)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 WAIT_PRESSURE, IDLE = 20.0, 10.0  # judgement: field rows Load and PSI, as host.load warns
 LATE_WAITS = 20.0  # percent; judgement: on a node with CPUs left nearly every wait is below 1 ms
 FULL_SHARE = 0.8  # of all CPUs; judgement
+CROWDED = 3.0  # tasks that run or wait, per CPU; judgement
 RUNNABLE = 1.5  # tasks that want to run, per CPU; judgement
 
 
@@ -49,6 +50,8 @@ def waits_of(here: NodeCpu) -> list[Reason]:
 
 
 def _filled(here: NodeCpu) -> bool:
-    """Whether the processes that are listed take all CPUs, and the load is no queue for a disk."""
-    taken = sum(one.cpu or 0.0 for one in here.runners.values() if not one.lifetime)
+    """Whether the processes that are listed take all CPUs, and the load is no queue for a disk. What they took since
+    they started counts where the load is so high that they cannot have stopped since."""
+    ever = (here.load1 or 0.0) > CROWDED * (here.cpus or 0)
+    taken = sum(one.cpu or 0.0 for one in here.runners.values() if ever or not one.lifetime)
     return taken > FULL_SHARE * 100 * (here.cpus or 0)

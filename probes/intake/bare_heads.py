@@ -39,6 +39,7 @@ _PLACED = re.compile(  # c22 mlx5_1, again at 08:20      ## c22 mlx5_1      --- 
     r"(?P<part>(?:mlx\d_(?:bond_?)?|bnxt_re|hfi1_|irdma|rdmap|rocep|efa_?|ionic_)\w{1,12})"
     r"(?:(?:/| port |:)\d{1,2})?:?(?P<more>(?:, | ?\()[^\n]{1,80})?(?: {1,4}[-#=*+<]{1,12})?\s{0,8}"
 )
+_KERNEL = re.compile(r"\[ {0,5}\d{1,9}\.\d{1,9}\] ")
 _FILE = re.compile(r"==> \S{0,200}/\S{1,200} <==$")
 MOST, LONG = 1024, 20  # heads; characters of a line that is the same below each
 
@@ -132,7 +133,8 @@ def _begun_alike(below: dict[str, str], framed: set[str], closed: set[str]) -> s
         if line[:1].isspace() or not is_host(name) or begins_as_other(name) or _is_word(name):
             continue
         if name in closed and len(line) > 8:
-            columns.setdefault(re.sub(r"\d+", "#", line), set()).add(name)
+            shape = "a kernel's" if _KERNEL.match(line) else re.sub(r"\d+", "#", line)
+            columns.setdefault(shape, set()).add(name)
         elif name in framed and len(line) >= LONG:
             columns.setdefault(line, set()).add(name)
     return found | {name for names in columns.values() if len(names) > 1 for name in names}

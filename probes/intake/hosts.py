@@ -27,8 +27,8 @@ NOT_NODE = re.compile(
     r"|threads?|sched(?:stat)?|nccl|amd|rocm|ecc|remap(?:ped)?|power|clocks?|thermal|check|health|kubectl|pods?|events?|status"
     r"|state|info|version|list|sel|ipmi\w{0,4}|sensors?|bmc|firmware|raw|tail|head|metrics?"
     r"|sol|serial|consoles?|conman|conserver|screen|tty\w{0,4}|idrac\d?|ilo\d?|i?lom|redfish|oob|mgmt|netconsole|pstore|crash"
-    r"|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm|[dp]mon|perf|p2p|nvbandwidth|bandwidth|bw|latency|results?|burn"
-    r"|carrier|mtu|host|of|from|on|the|\d|\d{4,14}", re.I,
+    r"|erst|efi(?:vars)?|ramoops|nvram|pmsg|ftrace|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm|[dp]mon|perf|p2p|nvbandwidth|bandwidth|bw|latency|results?|burn"
+    r"|carrier|mtu|host|of|from|on|the|\d|\d{4,20}", re.I,
 )  # fmt: skip
 # Of private networks (RFC 1918, RFC 6598): 10.9.0.2.log, dmesg-10.9.0.2; others may be versions.
 _AT = re.compile(r"(?:^|[-_@ ])((?:10|172|192|100)(?:\.\d{1,3}){3})(?:$|[-_@ .](?!\d))")

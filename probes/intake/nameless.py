@@ -26,9 +26,11 @@ def profiles(stacks: Iterable[tuple[str, str, ProcessStack]]) -> Iterator[tuple[
         if len(some) >= LEAST:
             syncs = [one for one in waits if one.kind == "device sync"]
             at = Counter(one.at.short for one in syncs if one.at is not None).most_common(1)
-            held = Counter(_holder(stack, one) for (_, stack), one in zip(some, waits, strict=True))
-            held.pop("", None)
+            holders = [_holder(stack, one) for (_, stack), one in zip(some, waits, strict=True)]
+            held = Counter(name for name, _ in holders if name)  # who computes is elsewhere at each look
             name, times = held.most_common(1)[0] if held else ("", 0)
+            place = next((at for one, at in holders if one == name and at), "")
+            name = f"{name} at {place}" if place else name
             yield (
                 some[0][0],
                 node,
@@ -39,8 +41,8 @@ def profiles(stacks: Iterable[tuple[str, str, ProcessStack]]) -> Iterator[tuple[
             )  # fmt: skip
 
 
-def _holder(stack: ProcessStack, waits: Wait) -> str:
-    """The thread that holds the interpreter's lock while the main thread needs it; "" for none."""
+def _holder(stack: ProcessStack, waits: Wait) -> tuple[str, str]:
+    """The thread that holds the interpreter's lock while the main thread needs it, and where; "" for none."""
     look = stack.look
     held = look.holder and look.gil is False and not look.active and waits.kind not in GIVES_AWAY
-    return f"{look.holder} at {look.holder_at}" if held else ""
+    return (look.holder, look.holder_at) if held else ("", "")

@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 # The rank by a word, rank0 or nccl_trace_rank_0, and what may stand before it: local_rank0 is another number.
 _RANK = re.compile(r"(local|node|group)?[_-]?rank[_.=-]?(\d{1,6})(?!\d)", re.I)
 _SHORT = re.compile(
-    r"(?:^|[^a-z0-9])(?:r|worker|trainer)[_.-]?(\d{1,6})(?![a-z0-9])(?!(?<=-r\d)-[a-z]{0,4}\d{1,3}(?!\d))"
+    r"(?:^|[^a-z0-9])(?!r\d{1,3}-(?:r?u|n|s|c|b)\d{1,3}(?!\d))"  # r12-u07: a rack, and what is in it
+    r"(?:r|worker|trainer)[_.-]?(\d{1,6})(?![a-z0-9])(?!(?<=-r\d)-[a-z]{0,4}\d{1,3}(?!\d))"
     r"(?!(?<=-r\d\d)-[a-z]{0,4}\d{1,3}(?!\d))", re.I,
 )  # fmt: skip
 _CHILD = re.compile(r"(?:child|worker|loader)[_.-]?(\d{1,6})(?!\d)", re.I)
@@ -59,7 +60,8 @@ def named(path: PurePosixPath) -> Named:
     child = _CHILD.search(rest) if rank is not None or "child" in rest.lower() else None
     if rank is None:
         rank = next((found for part in folders if (found := _rank(part)[0]) is not None), None)
-    local = next((int(one[2]) for one in _RANK.finditer(name) if one[1] and one[1].lower() == "local"), None)
+    locals_ = (one for part in (name, *folders) for one in _RANK.finditer(part))
+    local = next((int(one[2]) for one in locals_ if one[1] and one[1].lower() == "local"), None)
     attempt = None
     for inner, outer in zip(folders, folders[1:], strict=False):
         if outer.startswith("attempt_") and _LOCAL.fullmatch(inner):
@@ -98,7 +100,7 @@ KEYED = re.compile(r"(?:node|node_?name|host|host_?name|instance|machine|pod)=([
 _HOST = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+){0,8}", re.I)
 _NODE_WORD = re.compile(r"(?:^|[-_.])(?:node|gpu|host|dgx|hgx|gb|ip|compute|cn|nid|[ahb][12]00)(?=[-_.\d])", re.I)
 _OTHER = re.compile(
-    r"(?:global_?)?rank|r\d{1,6}(?![a-z\d])|worker|attempt|local|proc|child|step|run|try|case|test|job|incident|inc|log|dump|stack|trace"
+    r"(?:global_?)?rank|r\d{1,6}(?![a-z\d])(?!-(?:r?u|n|s|c|b)\d{1,3}(?!\d))|worker|attempt|local|proc|child|step|run|try|case|test|job|incident|inc|log|dump|stack|trace"
     r"|slurm|none|evidence|capture|pyspy|spy|nccl|fr|flight|v\d{1,4}(?![a-z\d])|part|batch|epoch|iter|tmp|out|err|data|files?|new|old"
     r"|samples?|snap|shot|poll|look|round|take|before|after|first|second|third|t\d{1,4}(?![a-z\d])|stage",
     re.I,

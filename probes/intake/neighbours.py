@@ -42,7 +42,26 @@ def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
     inner = [some[1] for some in words if len(some) > 2 and NOT_NODE.fullmatch(some[0]) and not PART.match(some[1])]
     lone = (one for path in paths if (one := _only(path)))
     numbered = (one for path in paths if (one := lone_node(PurePosixPath(path.name))))
-    return alike(plain(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone) | alike(numbered)
+    told = alike(plain(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone) | alike(numbered)
+    return told | _by_words(paths)
+
+
+_OF_NODES = re.compile(
+    r"(?:^|[._-])(?:dmesg|kern(?:el)?|journal(?:ctl)?|messages|syslog|smi|uptime|top|ps|df|free|sel|edac|chronyc?|ibstat"
+    r"|lspci|vmstat|mpstat|lscpu|meminfo)(?:[._-]|$)"
+)  # fmt: skip
+
+
+def _by_words(paths: Sequence[PurePosixPath]) -> set[str]:
+    """Nodes that are called by words, sirius and vega, of dmesg_sirius.txt beside dmesg_vega.txt."""
+    groups: dict[tuple[PurePosixPath, str], set[str]] = {}
+    for path in paths:
+        word = _only(path)
+        if len(word) > 2 and word.isalpha() and not begins_as_other(word) and not NO_NODE_FOLDER.fullmatch(word):
+            rest = path.name.replace(word, " ", 1)
+            if _OF_NODES.search(rest):
+                groups.setdefault((path.parent, rest), set()).add(word)
+    return {word for words in groups.values() if len(words) > 1 for word in words}
 
 
 def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:

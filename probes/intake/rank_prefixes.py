@@ -1,6 +1,7 @@
 """The rank that a launcher or a collector put in front of every line of a file that several ranks write to.
 
     Rank 13: text        [n02 rank 13] text        rank=13 host=n02 text        R13 | text        n02:13: text
+    [13] text, as mpiexec of MPICH and Intel MPI writes with -l
     {"rank": 13, "host": "n02", "message": "text"}
 
 Shape    marked(text) -> (the text with [rank13]: in front, as torch marks it, and {rank: node})
@@ -18,6 +19,7 @@ _WORD = re.compile(
     r"(?: (?:host|node|hostname)=(?P<key>[A-Za-z][\w.-]{0,62}))?(?:\]|:| \||,| -)?(?: |$)"
 )
 _COLON = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,62})(?P<key>:)(?P<rank>\d{1,5}): ?")
+_BRACKETS = re.compile(r"(?P<host>(?!))?(?P<key>(?!))?\[(?P<rank>\d{1,5})\] ?(?=\S)")
 _JSON_RANK = re.compile(r'"rank" ?: ?"?(\d{1,6})"?[,}]')
 _JSON_HOST = re.compile(r'"(?:host|hostname|node|node_name)" ?: ?"([A-Za-z][\w.-]{0,62})"')
 _MARK = re.compile(r"\[rank\d{1,6}\]")
@@ -30,16 +32,23 @@ def marked(text: str) -> tuple[str, dict[int, str]]:
         return text, _of_json(text)
     if len(head) < 2 or any(_MARK.search(line[:200]) for line in head):
         return text, {}
-    for form in (_WORD, _COLON):
+    for form in (_WORD, _COLON, _BRACKETS):
         found = [match for line in head if (match := form.match(line))]
         ranks = {int(match["rank"]) for match in found}
         hosts = {(int(match["rank"]), host) for match in found if (host := _host(match))}
         alone = len({rank for rank, _ in hosts}) == len(hosts)  # a local rank is of several nodes
-        if len(found) >= SHARE * len(head) and len(ranks) > 1 and alone and (form is _WORD or len(hosts) == len(ranks)):
+        sure = form is _WORD or (len(hosts) == len(ranks) if form is _COLON else _all_of_a_job(found))
+        if len(found) >= SHARE * len(head) and len(ranks) > 1 and alone and sure:
             lines = [form.sub(lambda match: f"[rank{match['rank']}]: ", line, count=1) if form.match(line) else line
                      for line in text.split("\n")]  # fmt: skip
             return "\n".join(lines), dict(hosts)
     return text, {}
+
+
+def _all_of_a_job(found: list[re.Match[str]]) -> bool:
+    """A list that somebody numbered has each number once; ranks of a job have every number below the last."""
+    ranks = {int(match["rank"]) for match in found}
+    return ranks == set(range(len(ranks))) and len(found) >= 3 * len(ranks)
 
 
 def _host(match: re.Match[str]) -> str:

@@ -128,6 +128,9 @@ class Who:
         found = name.rank if name.rank is not None else name.local if name.local is not None else name.maybe
         if found is None or found == pid:
             return None
+        node = self.folder_node(inside)
+        if name.rank is None and name.local is None and node and pid and self.pids.get((node, pid), 0) is None:
+            return None  # files of one process with several numbers: looks, not ranks
         return found + self.shift.get(self._counted_in(inside), 0)
 
     def _counted_in(self, inside: PurePosixPath) -> str:
@@ -161,6 +164,8 @@ class Who:
         worker = self.is_worker(file.inside, process.pid, looks_like_a_worker(process))
         above = self.above(file.inside, process.pid) if worker else process.pid
         rank = self.of_pid(file.inside, above)
+        if rank is None and not worker:
+            rank = process.rank  # which its command line tells
         if rank is None and (of_one(file) or self._only_new(file, process)):
             rank = self.of_name(file.inside, process.pid)
         if rank is None and not worker:

@@ -14,6 +14,7 @@ FULL = 0.85  # of the CPUs of a mask: then whoever wants one waits; judgement
 PREEMPTED = 100.0  # involuntary switches a second; judgement
 
 
+QUEUE = 4  # of a rank's or thread's for each CPU; judgement
 MANY = 8  # running threads, where their CPUs are told and no mask; judgement
 
 
@@ -84,9 +85,13 @@ def _on(evidence: Evidence, here: NodeCpu, top: int) -> Iterator[Hypothesis]:
         because.append(Reason(f"together they use {used / 100:.1f} of these {len(cpus)} CPUs", some[0].ref))
     if pressed and not late:
         because += here.waiting[:1]
-    signal = (
-        "masks_collide" if late else "mask_narrow" if full or ((narrow or busy) and pressed) else "mask_narrow_unproven"
-    )
+    runnable = sum(one.running for one in some)
+    queued = runnable >= QUEUE * len(cpus)
+    if queued:
+        because.append(Reason(f"{runnable} of them want to run at once", some[0].ref))
+    heaped = not used and len(job) >= QUEUE * len(cpus)  # what each uses is not told
+    held = full or queued or ((narrow or busy or heaped) and pressed)
+    signal = "masks_collide" if late else "mask_narrow" if held else "mask_narrow_unproven"
     if not decides(evidence, here):
         signal = "mask_narrow_unproven"
     strong = signal != "mask_narrow_unproven"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from probes.catalog._cuda_calls import CudaCalls
 from probes.catalog._profile import Profile
-from probes.catalog._stack_facts import Frame
+from probes.catalog._stack_facts import Frame, Look
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.suspects import ranks_said, seen_twice, shared, standing
@@ -27,6 +27,7 @@ LOOKS, MOST_LOOKS = 3, 0.6  # judgement
 _SAID = ("sync_warned",)
 _PLACE = re.compile(r"\(([^()\s]{1,300}):(\d{1,9})\)$")
 KERNELS = 50  # for each wait: a step starts thousands, and asks for its loss once; judgement
+RESTS, RESTING_KERNELS = 0.5, 200  # a device that works half of the time has no long queue to wait for; judgement
 ENOUGH = 200  # waits; judgement
 LONG_NS = 50_000  # a call: starting a copy takes 10 us; judgement
 BUSY = 0.8  # of the time that a profile covers: then the device is the limit; judgement
@@ -68,20 +69,37 @@ def _warned(evidence: Evidence) -> tuple[Reason, ...]:
 def _at_warned_lines(evidence: Evidence) -> Iterator[Hypothesis]:
     """Stacks without native frames do not show the wait; but their innermost line may be one that torch warns of."""
     places = {event.where for event, _, _ in evidence.job.said("sync_warned") if event.where}
-    there: list[RankView] = []
-    looks = at = 0
-    for view in evidence.job.ranks.values() if places else ():
-        for look in (view.stack.look, *view.stack.earlier) if view.stack is not None else ():
-            line = look.frames[0] if look.frames else None
-            looks += line is not None
-            if line is not None and any(_same_line(place, line) for place in places):
-                at += 1
-                there.append(view)
-    if at < LOOKS or at < MOST_LOOKS * looks:
+    there: list[tuple[RankView | None, str]] = []
+    looks = 0
+    for view, ref, look in _looks(evidence) if places else ():
+        lines = _statement(look)
+        looks += bool(lines)
+        if any(_same_line(place, line) for place in places for line in lines):
+            there.append((view, ref))
+    if len(there) < LOOKS or len(there) < MOST_LOOKS * looks:
         return
-    says = f"The main thread is at a line that waits for the device in {at} of {looks} looks"
-    views = list({view.rank: view for view in there}.values())
-    yield _hypothesis(views, says, (Reason(says, views[0].ref("rank.stack")),), "looks_at_waits")
+    says = f"The main thread is at a line that waits for the device in {len(there)} of {looks} looks"
+    views = list({view.rank: view for view, _ in there if view is not None}.values())
+    yield _hypothesis(views, says, (Reason(says, there[0][1]),), "looks_at_waits")
+
+
+def _looks(evidence: Evidence) -> Iterator[tuple[RankView | None, str, Look]]:
+    """(rank, its reading, the look) of each look, also at processes of which nothing tells the rank."""
+    known = {view.stack.pid for view in evidence.job.ranks.values() if view.stack is not None}
+    for view in evidence.job.ranks.values():
+        for look in (view.stack.look, *view.stack.earlier) if view.stack is not None else ():
+            yield view, view.ref("rank.stack"), look
+    for seen in evidence.of("rank.stack"):
+        for one in seen.facts.processes:
+            if one.rank is None and one.pid not in known and not one.worker and one.threads:
+                yield None, seen.ref, one.look
+
+
+def _statement(look: Look) -> tuple[Frame, ...]:
+    """The innermost line, and the one around it where that is within an expression that loops."""
+    frames = look.frames
+    inner = next((at for at, frame in enumerate(frames) if not frame.function.startswith("<")), 0)
+    return tuple(frames[: inner + 1])
 
 
 def _same_line(place: str, frame: Frame) -> bool:
@@ -154,8 +172,10 @@ def _in_summaries(evidence: Evidence) -> Iterator[Hypothesis]:
             found.setdefault("copies_wait", []).append((told, Reason(told, seen.ref), rank_of(evidence, seen)))
         if calls.sync_ns < MOST_SAMPLES * calls.total_ns or not calls.syncs:
             continue
-        often = calls.launches > 0 and calls.syncs * KERNELS >= calls.launches and calls.syncs >= ENOUGH
         busy = calls.wall_ns > 0 and calls.device_ns > BUSY * calls.wall_ns
+        rests = 0 < calls.device_ns < RESTS * calls.wall_ns
+        each = RESTING_KERNELS if rests else KERNELS
+        often = calls.launches > 0 and calls.syncs * each >= calls.launches and calls.syncs >= ENOUGH
         share = f"{100 * calls.sync_ns / calls.total_ns:.0f} %"
         says = f"{share} of the time in CUDA calls is waiting for the device, in {calls.syncs} calls"
         beside = f", for {calls.launches} kernels that it starts" if calls.launches else ""
