@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from probes.intake.brought import NodeFile
 
 
+# What people say of a file beside the name of its tool.
+_SAYS = re.compile(
+    r"(?:err|warn|brok|work|affect|unaffect|fail|norm|suspect|culprit|victim|other|rest|peer|mast|main|head|login|left|right"
+    r"|short|filter|grep|train|eval|prod|dev|stag|run|hang|stuck|crash|clean|orig|bad|good|live|dead|cur|last|during|while"
+    r"|middle|full|part|per|node|driver|boot|mine|ours|their|rdma|roce|infini|ether|gpu|cuda|slurm|k8s|kube|summ|detail|verb)",
+    re.I,
+)
+
+
 def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
     """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt, ibstat_tz1.txt and
     ibstat_tz2.txt, or mlxlink_tz1_mlx5_0.json and mlxlink_tz2_mlx5_0.json."""
@@ -42,7 +51,12 @@ def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
     inner = [some[1] for some in words if len(some) > 2 and NOT_NODE.fullmatch(some[0]) and not PART.match(some[1])]
     lone = (one for path in paths if (one := _only(path)))
     numbered = (one for path in paths if (one := lone_node(PurePosixPath(path.name))))
-    return alike(plain(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone) | alike(numbered)
+    worded: dict[str, set[str]] = {}  # sirius.dmesg and vega.dmesg
+    for path in paths:
+        if (one := _only(path)) and not any(c.isdigit() for c in one) and _may_be_named(one) and not _SAYS.match(one):
+            worded.setdefault(path.name.replace(one, ""), set()).add(one)
+    twins = {one for some in worded.values() if len(some) > 1 for one in some}
+    return twins | alike(plain(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone) | alike(numbered)
 
 
 def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
@@ -53,15 +67,42 @@ def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
         if folder.name and not node_of_name(PurePosixPath(inside.name), ()):
             groups.setdefault((folder.parent, inside.name), set()).add(folder)
     found = {folder for group in groups.values() if len(group) > 1 for folder in group}
-    return {
-        folder
-        for folder in found
-        if is_host(folder.name)
-        and not begins_as_other(folder.name)
-        and not NOT_NODE.fullmatch(folder.name)
-        and not NO_NODE_FOLDER.fullmatch(folder.name)
-        and named(PurePosixPath(folder.name)).rank is None
-    }
+    return {folder for folder in found if _may_be_named(folder.name)}
+
+
+def _may_be_named(name: str) -> bool:
+    """Whether a node may be called so: sirius, but not before, nor a tool."""
+    return (
+        is_host(name)
+        and not begins_as_other(name)
+        and not NOT_NODE.fullmatch(name)
+        and not NO_NODE_FOLDER.fullmatch(name)
+        and named(PurePosixPath(name)).rank is None
+    )
+
+
+def of_launches(insides: Iterable[PurePosixPath]) -> dict[PurePosixPath, int | None]:
+    """Folders of nodes that each hold the same local ranks below attempt_N, as torchrun lays logs out, and what makes
+    those ranks of the job: known where the folders are numbered from 0 and hold as many each."""
+    locals_of: dict[tuple[str, ...], set[int]] = {}
+    for inside in insides:
+        name = named(inside)
+        at = next((at for at, part in enumerate(inside.parts) if part.startswith("attempt_")), 0)
+        if at and name.local is not None and name.rank is None:
+            locals_of.setdefault(inside.parts[:at], set()).add(name.local)
+    shortest = min((len(root) for root in locals_of), default=0)
+    apart = next((at for at in range(shortest) if len({root[at] for root in locals_of}) > 1), None)
+    if apart is None:
+        return {}
+    found: dict[PurePosixPath, set[int]] = {}
+    for root, mine in locals_of.items():
+        found.setdefault(PurePosixPath(*root[: apart + 1]), set()).update(mine)
+    if not all(map(_may_be_named, (one.name for one in found))) or not set.intersection(*found.values()):
+        return {}
+    numbers = {one: int(last[0]) if (last := re.search(r"\d{1,6}$", one.name)) else -1 for one in found}
+    whole = set(range(len(next(iter(found.values())))))
+    even = all(mine == whole for mine in found.values()) and sorted(numbers.values()) == list(range(len(found)))
+    return {one: numbers[one] * len(whole) if even else None for one in found}
 
 
 def of_fabric(nodes: Iterable[NodeFile], folders: Iterable[PurePosixPath]) -> set[str]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from probes.core import lines_of
 from probes.intake.hosts import alike
 from probes.intake.items import Item
-from probes.intake.names import is_address, is_host, looks_like_a_node, stem
+from probes.intake.names import is_address, is_host, is_other, looks_like_a_node, stem
 from probes.intake.own_tables import cells
 from probes.intake.prefixed import MOST_NODES
 from probes.intake.tools._counter_sets import candidates, device
@@ -89,8 +89,8 @@ def _rows(lines: list[str]) -> tuple[list[Row], list[str]]:
     words = {match[1] for _, match in found if match is not None and match[1].lower() not in _HEADS}
     named = {word for word in words if looks_like_a_node(word) and not device(word)}
     nodes = alike(candidates(words)) | named | {word for word in words if is_address(word)}
-    if any(match and match[1].lower() in _HEADS for _, match in found):  # it says that they are nodes: also x1, q2
-        nodes |= {word for word in words if any(c.isdigit() for c in word) and is_host(word) and not device(word)}
+    if any(match and match[1].lower() in _HEADS for _, match in found):  # it says that they are nodes: also x1, sirius
+        nodes |= {word for word in words if is_host(word) and not device(word) and not is_other(word)}
     if not 2 <= len(nodes) <= MOST_NODES:
         return [], lines
     rows = [(match[1], line[match.end() :].strip(" |"), line) for line, match in found if match and match[1] in nodes]

@@ -34,7 +34,9 @@ _BESIDE = re.compile(  # what tools tell of a port besides
     r"|Capability|default gid|active_mtu|max_mtu|CA '|hca_id|Infiniband device"
     r"|[^\n]{0,60}\bmlx\d_core |[^\n]{0,300}\bcurr(?:ent)? state )", re.I
 )  # fmt: skip
-_BARE = re.compile(r"(?<![\w.,_])(DOWN|UP|Down|down|ACTIVE|Active|INIT|Init|ARMED|Armed)(?![\w.-])")
+_BARE = re.compile(
+    r"(?<![\w.,_])(DOWN|UP|Down|down|[Uu]p(?=[\s,;|]{0,8}(?:\d|$))|ACTIVE|Active|INIT|Init|ARMED|Armed)(?![\w.-])"
+)
 _RATE = re.compile(r"(\d{1,7}(?:\.\d)?) ?([MG]?)")
 _WIDTH = re.compile(r"\((\d{1,2})X(?: (\w{2,6}))?\)")
 
@@ -60,6 +62,7 @@ QUICK = (
     "rate:",
     "no-carrier",
     "link detected",
+    " up",
 )
 
 

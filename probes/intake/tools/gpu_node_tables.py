@@ -37,7 +37,8 @@ _DOWN = re.compile(
     r"(?:is )?(?:failed|inactive|dead|stopped|down|not running|not started|no|exited|crashed|missing)\b.{0,60}", re.I
 )
 _HANGS = re.compile(
-    r".{0,12}(?:hangs?|hung|time[ds]?[ -]?out|no (?:answer|response|reply)|stuck|d[ -]state|blocked)\b.{0,60}", re.I
+    r".{0,12}(?:hangs?|hung|time[ds]?[ -]?out|no(?: |t )?(?:answer|response|reply)|stuck|d[ -]state|blocked)\b.{0,60}",
+    re.I,
 )
 _COUNT = re.compile(r"(\d{1,2})(?: ?(?:/|of) ?(\d{1,2}))?(?: (?:up|active|gpus?))?(?: ?[!*<(].{0,40})?", re.I)
 Row = dict[str, str]
@@ -113,7 +114,7 @@ def by_node(text: str) -> dict[str, Verdicts]:
 
 
 def fits(head: str, name: str) -> bool:
-    if not re.search(r"gpu|nv-?link|fabric|nvidia-smi|xid", head[:4096], re.I):
+    if not re.search(r"gpu|nv-?link|fabric|nvidia-smi|driver|xid", head[:4096], re.I):
         return False
     _, rows = _table(head)
     return bool(rows) and next(_verdicts(rows), None) is not None
