@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,68 @@ def test_a_node_without_peer_access_is_at_fault_where_the_others_have_it(tmp_pat
     found = told(tmp_path, {"k1/p2p.txt": rows("OK"), "k2/p2p.txt": rows("CNS")})
     assert (found.cause, found.subject["node"]) == ("gpu.p2p_blocked", "k2")
     assert told(tmp_path / "all", {"k1/p2p.txt": rows("CNS"), "k2/p2p.txt": rows("CNS")}).cause in ("unknown", "none")
+
+
+def test_a_rank_among_other_keys_in_front_of_a_line(tmp_path: Path) -> None:
+    rows = "".join(f"[node_rank=1 local_rank={n} global_rank={8 + n}] step 3 loss 2.1\n" for n in range(4))
+    assert told(tmp_path, {"log.txt": f"{rows}[node_rank=1 local_rank=3 global_rank=11] {OOM}"}).subject["rank"] == 11
+
+
+def test_words_beside_ranks_in_names_of_logs_are_nodes_where_no_rank_is_of_two(tmp_path: Path) -> None:
+    files = {f"{node}.rank{rank}.log": FINE for node, ranks in ((FIRST, (0, 1)), (SECOND, (2, 3))) for rank in ranks}
+    assert told(tmp_path, files | {"lyra.rank3.log": OOM}).subject == {"rank": 3, "node": SECOND}
+    runs = {f"{name}.rank{rank}.log": FINE for name in (FIRST, SECOND) for rank in (0, 3)}
+    assert "node" not in told(tmp_path / "runs", runs | {"lyra.rank3.log": OOM}).subject
+
+
+@pytest.mark.parametrize("name", ["kern.csv", "kern.json"])
+def test_kernel_lines_that_a_service_exported_are_of_the_machine_beside_them(name: str, tmp_path: Path) -> None:
+    line = "NVRM: Xid (PCI:0000:9a:00): 79, pid=1, name=python, GPU has fallen off the bus."
+    rows = [("i-0a1b2c3d4e5f60718", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module"), ("i-0b2c3d4e5f6071829", line)]
+    keyed = [
+        {"instance": node, "time": f"2026-11-30T03:1{at}:00Z", "message": said} for at, (node, said) in enumerate(rows)
+    ]
+    table = "instance,time,message\n" + "".join(
+        f'{one["instance"]},{one["time"]},"{one["message"]}"\n' for one in keyed
+    )
+    found = told(tmp_path, {name: table if name.endswith("csv") else json.dumps(keyed)})
+    assert (found.cause, found.subject["node"]) == ("gpu.fell_off_bus", "i-0b2c3d4e5f6071829")
+
+
+def test_nodes_that_differ_in_a_capital_letter(tmp_path: Path) -> None:
+    rows = "".join(f"Rig-{x}: mlx5_0 state: {'DOWN' if x == 'B' else 'ACTIVE'}\n" for x in "ABC")
+    assert told(tmp_path, {"ports.txt": rows}).subject["node"] == "Rig-B"
+
+
+def test_a_switch_that_came_back_is_not_lost(tmp_path: Path) -> None:
+    lost = "2026-11-30 03:12:10 Critical Switch leaf03 is down\n"
+    assert told(tmp_path, {"ufm.log": lost}).cause == "ib.switch_down"
+    again = told(tmp_path / "again", {"ufm.log": f"{lost}2026-11-30 03:12:40 Info Switch leaf03 is up\n"})
+    assert again.cause in ("unknown", "none")
+
+
+def test_a_link_of_googles_adapter_goes_down_and_up(tmp_path: Path) -> None:
+    rows = "".join(
+        f"Nov 30 03:1{m}:10 a3-x-9 kernel: gve 0000:06:00.0 eth3: Device link is {'up' if m % 2 else 'down'}.\n"
+        for m in range(8)
+    )
+    assert told(tmp_path, {"kern.log": rows}).cause == "ib.link_flapping"
+
+
+def test_a_port_that_nccl_cannot_connect_to_as_it_is_remembered(tmp_path: Path) -> None:
+    rows = "".join(
+        f"n{n}.lab.org:51:90 [0] NCCL WARN Net : Connection to n2.lab.org<41233> failed : No route to host\n"
+        for n in (1, 3, 4)
+    )
+    found = told(tmp_path, {"job.log": rows})
+    assert (found.cause, found.subject["node"]) == ("net.bootstrap_blocked", "n2.lab.org")
+
+
+def test_rates_of_ports_in_json_whatever_their_key_says_of_units(tmp_path: Path) -> None:
+    ports = [
+        {"hostname": f"hgx_b0{n}", "hca": f"mlx5_{i}", "state": "ACTIVE", "rate_gbps": 100 if (n, i) == (4, 1) else 400}
+        for n in (3, 4, 5)
+        for i in (0, 1, 2)
+    ]
+    found = told(tmp_path, {"rates.json": json.dumps({"ports": ports})})
+    assert (found.cause, found.subject["node"], found.subject["hca"]) == ("ib.link_degraded", "hgx_b04", "mlx5_1")

@@ -121,11 +121,15 @@ def of_logs(insides: Iterable[PurePosixPath]) -> set[str]:
     """Nodes of logs that lie beside each other: n7.log and n8.log, n02/rank13.log, train_rank13_n02.log. What two of
     them have the same rank of is no node: they are logs of two runs."""
     ranks: dict[str, set[int]] = {}
+    worded: dict[str, set[int]] = {}  # vega.rank3.log and rigel.rank9.log
     for inside in insides:
         who = named(inside)
         rank = who.rank if who.rank is not None else who.maybe
         word = numbered_word(without_rank(stem(inside.name)) if who.rank is not None else inside.name)
         folder = plain(inside.parent.name) if rank is not None or who.local is not None else ""
+        plain_word = _only(PurePosixPath(without_rank(inside.name))) if who.rank is not None else ""
+        if plain_word and not any(c.isdigit() for c in plain_word) and _may_be_named(plain_word):
+            worded.setdefault(plain_word, set()).add(rank or 0)
         for name in {word, folder} - {""}:
             if may_be_lone(name):
                 ranks.setdefault(name, set()).update(() if rank is None else (rank,))
@@ -138,7 +142,13 @@ def of_logs(insides: Iterable[PurePosixPath]) -> set[str]:
         for group in groups.values()
         if sum(len(ranks[one]) for one in group) == len(set().union(*(ranks[one] for one in group)))
     ]
-    return {name for group in apart for name in group}
+    found = {name for group in apart for name in group}
+    return found | (
+        set(worded)
+        if len(worded) > 1
+        and len({rank for some in worded.values() for rank in some}) == sum(map(len, worded.values()))
+        else set()
+    )
 
 
 def of_repeated(paths: Iterable[PurePosixPath]) -> set[str]:

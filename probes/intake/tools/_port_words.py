@@ -26,7 +26,8 @@ _WORDS = re.compile(
     rf"|\b(?:logical[ _-]?|port[ _-]?|link[ _-]?|log[ _-]?)?state{_SAYS}(?:PORT_)?(?:Down|Active|Init\w{{0,8}}|Armed)\b"
     r"|\bPORT_(?:DOWN|ACTIVE|INIT|ARMED)\b)"
     r"|(?P<rate>(?<![\w.])\d{1,4}(?:\.\d)? ?(?-i:Gb/s)(?:ec)?(?: ?\(\d{1,2}X(?: \w{2,6})?\))?"
-    rf"|(?<!learning[ _-])\bRate{_SAYS}\d{{1,4}}(?:\.\d)?(?![\w.])(?! ?[KMk]B)|\bSpeed{_SAYS}\d{{1,7}} ?[MG]b/?p?s)"
+    rf"|(?<!learning[ _-])\bRate(?:[_ ]?\(?(?:gbps|gbit|gb/s|gb)\)?)?{_SAYS}\d{{1,4}}(?:\.\d)?(?![\w.])(?! ?[KMk]B)"
+    rf"|\bSpeed{_SAYS}\d{{1,7}} ?[MG]b/?p?s)"
     rf"|(?P<link>\bLink detected{_SAYS}(?:yes|no)\b|\bNO-CARRIER\b)", re.I
 )  # fmt: skip
 _BESIDE = re.compile(  # what tools tell of a port besides

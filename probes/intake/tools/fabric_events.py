@@ -54,7 +54,9 @@ _WHAT = (
                         r"|Remov(?:ed port with GUID"
                         r"|(?:ing|ed) (?:switch|node))|not reachable in fabric"
                         r"|\bSwitch:? [\w.-]{2,60}[^\n]{0,70}?(?:unreachable|not responding|is lost)", re.I)),
-    ("back", re.compile(r"\b(?:node|switch|director switch) (?:is|went) up|Discovered new port with GUID", re.I)),
+    ("back", re.compile(r"\b(?:node|switch|director switch) (?:is|went) up"
+                        r"|\bSwitch:? (?!port\b)[\w.-]{2,60} (?:is|went|came|has come) (?:back|up|online)"
+                        r"|Discovered new port with GUID", re.I)),
     ("down", re.compile(r"link (?:went|is|state)? ?(?:changed to )?down|carrier down|to (?:state )?DOWN\b"
                         r"|from up to down|is down \(|IF_DOWN|port (?:is|went) down", re.I)),
     ("up", re.compile(r"link (?:went|is|state)? ?(?:changed to )?up\b|carrier up|to (?:state )?(?:UP|ACTIVE)\b"
@@ -77,8 +79,8 @@ _REMOVED = re.compile(
     re.I,
 )
 _SWITCH_GONE = re.compile(  # as somebody retypes UFM: Switch leaf07 (b8:ce:..): Node is down / unreachable
-    r"\bSwitch:? ([\w.-]{2,60})(?: \([^()\n]{0,60}\))?:? {1,2}(?:node |switch )?(?:is |went )?"
-    r"(?:down|unreachable|lost|not responding)",
+    r"\bSwitch:? ([\w.-]{2,60})(?: \([^()\n]{0,60}\))?:? {1,2}(?:node |switch )?"
+    r"(?:is |went |came |has gone |has come )?(?:down|unreachable|lost|not responding|offline|dead|back|up|online)\b",
     re.I,
 )
 _BOTH = re.compile(  # leaf07 port 1 <-> n01 mlx5_2
