@@ -180,3 +180,8 @@ def test_rates_of_ports_in_json_whatever_their_key_says_of_units(tmp_path: Path)
     ]
     found = told(tmp_path, {"rates.json": json.dumps({"ports": ports})})
     assert (found.cause, found.subject["node"], found.subject["hca"]) == ("ib.link_degraded", "hgx_b04", "mlx5_1")
+
+
+def test_folders_of_two_runs_are_no_nodes(tmp_path: Path) -> None:
+    found = told(tmp_path, _launch("llama-7b-0312", "llama-7b-0315"))
+    assert (found.cause, "node" in found.subject) == ("gpu.out_of_memory", False)

@@ -81,6 +81,14 @@ def _may_be_named(name: str) -> bool:
     )
 
 
+# What people call runs: their folders hold the same ranks again.
+_RUN = re.compile(
+    r"(?:exp|llama|gpt|qwen|mi[sx]tral|bert|vit|dpo|sft|rl|ft|finetune|pre-?train|train|base|ablat|debug|smoke|bench|sweep|seed)"
+    r"\w{0,12}(?:$|[-_.])",
+    re.I,
+)
+
+
 def of_launches(insides: Iterable[PurePosixPath]) -> dict[PurePosixPath, int | None]:
     """Folders of nodes that each hold the same local ranks below attempt_N, as torchrun lays logs out, and what makes
     those ranks of the job: known where the folders are numbered from 0 and hold as many each."""
@@ -97,7 +105,8 @@ def of_launches(insides: Iterable[PurePosixPath]) -> dict[PurePosixPath, int | N
     found: dict[PurePosixPath, set[int]] = {}
     for root, mine in locals_of.items():
         found.setdefault(PurePosixPath(*root[: apart + 1]), set()).update(mine)
-    if not all(map(_may_be_named, (one.name for one in found))) or not set.intersection(*found.values()):
+    plausible = all(_may_be_named(one.name) and not _RUN.match(one.name) for one in found)
+    if not plausible or not set.intersection(*found.values()):
         return {}
     numbers = {one: int(last[0]) if (last := re.search(r"\d{1,6}$", one.name)) else -1 for one in found}
     whole = set(range(len(next(iter(found.values())))))
