@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from probes.explain import explain
-from probes.intake import host_rows
+from probes.intake import host_rows, own_tables
 from probes.intake.tools import perf_report
 
 # Tables that people make
@@ -104,3 +105,41 @@ def test_a_report_of_perf_in_markdown_is_one() -> None:
     ((_, label, rows),) = host_rows.told(text)
     assert label == "perf"
     assert perf_report.read(rows).rows == 1
+
+
+# The parser itself
+
+
+def test_json_is_read_as_a_list_as_an_object_a_line_and_where_it_is_cut() -> None:
+    rows = [{"host": "k1", "gpu": "0"}, {"host": "k2", "gpu": "1"}]
+    texts = (json.dumps(rows), json.dumps({"rows": rows}, indent=2), "\n".join(map(json.dumps, rows)))
+    for text in (*texts, texts[0][:-1] + ', {"host": "k'):
+        table = own_tables.table_in(text)
+        assert table is not None
+        assert table.dicts() == rows
+    assert own_tables.objects('{"a": 1}\nnot this\n{"a": 2}') == [{"a": 1}, {"a": 2}]
+    assert own_tables.table_in('{"a": 1}\nnot this\n{"a": 2}') is None
+
+
+def test_a_quoted_cell_may_hold_the_mark_and_a_unit_stays_with_its_number() -> None:
+    assert own_tables.cells('k1,"a, b",3', ",") == ["k1", "a, b", "3"]
+    assert own_tables.cells("k1 72.1 W 31 C up", " ") == ["k1", "72.1W", "31C", "up"]
+
+
+def test_of_one_blank_and_more_the_mark_counts_by_which_most_rows_fit() -> None:
+    table = own_tables.table_in("node  gpu  temp\nk1  0  31\nk1000 0 32\nk1001 0 33\n")
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["k1", "k1000", "k1001"]
+
+
+def test_what_follows_a_wanted_table_is_none_of_its_rows() -> None:
+    text = "checked at noon\nnode,links\nk1,18\nk2,18\nthat was all\nof it\nk3,2\n"
+    table = own_tables.table_in(text, lambda heads, above: "links" in heads and above == "checked at noon")
+    assert table is not None
+    assert table.rows == (("k1", "18"), ("k2", "18"))
+
+
+def test_keys_and_values_may_stand_behind_a_time_and_a_node() -> None:
+    table = own_tables.table_in("12:00:01 k1 gpu=0 temp=31\n12:00:02 k2 gpu=0 temp=90\n")
+    assert table is not None
+    assert table.dicts()[1] == {"time": "12:00:02", "node": "k2", "gpu": "0", "temp": "90"}

@@ -245,16 +245,13 @@ class NodeLines:
         """Its firmware failed, or a command was never answered (bnxt.c, bnxt_hwrm.c)."""
         device = line.text.partition("bnxt_en ")[2].partition(" ")[0].rstrip(":")[:32]
         if not any(mark in line.text for mark in _BNXT):
-            return ": NIC Link is " in line.text and self._nic_link(line)
+            return self._nic_link(line)
         return self.tally.count(HcaNotice, (device, "health"), line, device=device, what="health") is not None
 
     def _nic_link(self, line: Line) -> bool:
-        """Of bnxt_en, ice, i40e, ixgbe: `bnxt_en 0000:21:00.0 eth2: NIC Link is Down`."""
-        before, _, after = line.text.partition(": NIC Link is ")
-        words = before.split(" ")[-2:]
-        if len(words) < 2 or not words[0][:4].isalnum() or words[0].count(":") != 2:
-            return False
-        return self._link(line, words[0][:32], words[1][:32], after[:2].lower() == "up")
+        """Of bnxt_en, ice, i40e, ixgbe and gve: `bnxt_en 0000:21:00.0 eth2: NIC Link is Down`."""
+        found = _NIC_LINK.search(line.text)
+        return found is not None and self._link(line, found[1], found[2] or "", found[3].lower() == "up")
 
     def _cxi(self, line: Line) -> bool:
         """Of Slingshot's adapters: `cxi_core 0000:c3:00.0: cxi3[hsn3] CXI_EVENT_LINK_DOWN`; or with a colon."""
@@ -287,13 +284,16 @@ class NodeLines:
         (("nvme nvme",), _nvme),
         (("mlx5_core ",), _mlx5),
         (("bnxt_en ",), _bnxt),
-        ((": NIC Link is ",), _nic_link),
+        ((": NIC Link is ", ": Device link is "), _nic_link),
         (("CXI_EVENT_LINK_",), _cxi),
         (("file-max limit",), _file_max),
         (("] ",), _aer_detail),
     )
 
 
+_NIC_LINK = re.compile(
+    r"([0-9a-f]{2,4}:[0-9a-f]{2}:[0-9a-f:.]{2,8})(?: ([\w.@-]{1,32}))?: (?:NIC Link|Device link) is (up|down)", re.I
+)
 _BNXT = ("Firmware fatal reset event", "irmware heartbeat stopped", "Error (timeout: ")
 _CXI = re.compile(r"([0-9a-f:]{7,12}\.\d): cxi\d{1,3}\[(\w{1,15})\]:? CXI_EVENT_LINK_(UP|DOWN)")
 _ANY = re.compile("|".join(re.escape(word) for words, _ in NodeLines._TABLE for word in words))

@@ -154,6 +154,11 @@ _ERRORS = (
         "onnect to ",
         r"NCCL WARN.{0,40}[Cc]onnect to (?P<peer>\S{1,120}) failed ?: (?P<name>[A-Z][\w ]{2,60})",
     ),
+    shape(  # as it is remembered
+        "bootstrap",
+        "onnection to ",
+        r"NCCL WARN.{0,40}[Cc]onnection to (?P<peer>\S{1,120}) failed ?:? \(?(?P<name>[A-Z][\w ]{2,60})",
+    ),
     shape(
         "bootstrap",
         "nterface",

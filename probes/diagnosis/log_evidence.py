@@ -59,10 +59,18 @@ def interfaces(evidence: Evidence) -> dict[str, dict[str, str]]:
     return found
 
 
-def node_at(evidence: Evidence, peer: str) -> str:
-    """The node of a peer; "" where nothing tells it."""
+def node_at(evidence: Evidence, peer: str, beside: Iterable[str] = ()) -> str:
+    """The node of a peer; "" where nothing tells it. A name like those `beside` it, but for its number, is a node too,
+    of which nothing else was brought."""
     where = address(peer)
-    return str(evidence.places.addresses.get(where) or node_called(evidence, where)) if where else ""
+    known = str(evidence.places.addresses.get(where) or node_called(evidence, where)) if where else ""
+    return known or (where if (shape := _shape(where)) and shape in map(_shape, beside) else "")
+
+
+def _shape(name: str) -> str:
+    """`gpu-#` of gpu-12.example.org; "" of an address and of what has no number."""
+    shape = re.sub(r"\d{1,12}", "#", _short(name))
+    return shape if "#" in shape and re.search("[A-Za-z]", shape) else ""
 
 
 class Places:

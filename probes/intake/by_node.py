@@ -10,7 +10,6 @@ Errors   none
 from __future__ import annotations
 
 import itertools
-import json
 import re
 
 from probes.intake import host_rows
@@ -19,6 +18,7 @@ from probes.intake.hosts import names_a_tool
 from probes.intake.items import HEAD, Item
 from probes.intake.kinds import Known, kind_of
 from probes.intake.names import stem
+from probes.intake.own_tables import objects
 from probes.intake.samples import samples
 from probes.intake.tools._counter_sets import HOST_KEYS
 
@@ -41,32 +41,14 @@ def as_lines(text: str, name: str) -> str:
 
 
 def _of_json(body: str) -> str:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        said = _of_lines(body)
-    rows = said if isinstance(said, list) else next((one for one in said.values() if isinstance(one, list)), [])
     lines = []
-    for row in rows[:_ROWS]:
-        if isinstance(row, dict) and (node := next((str(row[key]) for key in HOST_KEYS if row.get(key)), "")):
+    for row in objects(body, _ROWS):
+        if node := next((str(row[key]) for key in HOST_KEYS if row.get(key)), ""):
             told = (
                 f"{key}={value}" for key, value in row.items() if key not in HOST_KEYS and isinstance(value, (str, int))
             )
             lines.append(f"{node} {' '.join(told)}"[:2000])
     return "\n".join(lines)
-
-
-def _of_lines(body: str) -> list[dict[str, object]]:
-    """An object a line."""
-    found = []
-    for line in body.split("\n", _ROWS)[:_ROWS]:
-        try:
-            row = json.loads(line) if line[:1] == "{" else None
-        except (ValueError, RecursionError):
-            row = None
-        if isinstance(row, dict):
-            found.append(row)
-    return found
 
 
 def _of_series(text: str) -> dict[str, str]:

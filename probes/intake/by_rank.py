@@ -31,7 +31,7 @@ _TOLD = re.compile(  # a stack as py-spy, faulthandler and gdb print it, or the 
 # Words of a heading beside the rank and its node; others tell what the rank did, in a log.
 _OTHER = re.compile(r"(?:pid|gpu|cuda|host|node|on|of|local_?rank|tid|dev|device)?[_.-]?\d{0,10}", re.I)
 _NODE = re.compile(r"[A-Za-z][A-Za-z_.-]{0,30}\d[\w.-]{0,40}")
-_MARK = re.compile(r"\s{0,2}(?:\[rank(\d{1,6})\]:?|\[1,(\d{1,6})\]<std(?:out|err)>:?|(\d{1,6}):) ?")
+_MARK = re.compile(r"\s{0,2}(?:\[rank(\d{1,6})\]:?|\[(?:1,)?(\d{1,6})\]<std(?:out|err)>:?|(\d{1,6}):) ?")
 
 
 def sections(text: str) -> list[tuple[int, str, str]]:

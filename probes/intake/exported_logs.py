@@ -27,6 +27,10 @@ _TEXTS = (*TEXTS, "@message", "body", "content", "Line", "Message", "Log", "even
 _TIMES = (*TIMES, "Time", "Date", "date", "@ingestionTime", "tsNs", "receiveTimestamp")
 _WRITERS = ("pod", "pod_name", "kubernetes.pod_name", "podName", "Pod", "logStreamName", "@logStream", "instance",
     "hostname", "host", "Host", "node", "container_name")  # fmt: skip
+_NODES = ("node", "nodename", "hostname", "host", "Host", "instance", "machine", "server")
+_KERNEL = re.compile(
+    r"NVRM: |nvidia-nvswitch\d|mlx5_core [0-9a-f]{4}:|\[ {0,6}\d{1,9}\.\d{4,6}\] "
+)  # of a node, not of a pod
 _INSIDE = ("_source", "attributes", "jsonPayload", "fields", "kubernetes", "resource", "labels", "stream", "metadata")
 _NAME = re.compile(r"[A-Za-z0-9][\w./-]{0,100}")
 
@@ -92,11 +96,13 @@ def _record(one: dict[str, Any]) -> Record | None:
     if not text:
         return None
     stamp = next((stamp for key in _TIMES if (stamp := _when(one.get(key)))), "")
+    if stamp and _KERNEL.match(text) and (node := _writer(one, _NODES)):
+        return stamp, node, f"kernel: {text}"
     return (stamp, _writer(one), text) if stamp else None
 
 
-def _writer(one: dict[str, Any]) -> str:
-    found = next((value for key in _WRITERS if isinstance(value := one.get(key), str) and value), "")
+def _writer(one: dict[str, Any], keys: tuple[str, ...] = _WRITERS) -> str:
+    found = next((value for key in keys if isinstance(value := one.get(key), str) and value), "")
     name = _NAME.fullmatch(found)
     return name[0].rpartition("/")[2][:62] if name else ""
 
@@ -121,6 +127,8 @@ def _log(records: list[Record]) -> str:
         records = records[::-1]
     rows = []
     for stamp, writer, text in records:
-        front = f"[{writer}] {stamp} " if writer else f"{stamp} "
+        front = (
+            f"{stamp} {writer} " if text.startswith("kernel: ") else f"[{writer}] {stamp} " if writer else f"{stamp} "
+        )
         rows += [f"{front}{line}" for line in text.rstrip("\n").split("\n")[:10_000]]
     return "\n".join(rows) + "\n"

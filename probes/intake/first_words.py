@@ -12,7 +12,7 @@ import re
 
 from probes.core import lines_of
 from probes.intake.hosts import alike
-from probes.intake.names import is_address, looks_like_a_node
+from probes.intake.names import is_address, is_host, is_other, looks_like_a_node
 from probes.intake.pasted import Part
 from probes.intake.prefixed import MOST_NODES
 from probes.intake.tools._counter_sets import candidates, device
@@ -20,7 +20,8 @@ from probes.intake.tools._counter_sets import candidates, device
 _FIRST = re.compile(
     r"^[\s\[(<|]{0,8}([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})[\])>]?(?:\s{0,4}[:,;|]\s{0,4}|\s{1,40}|$)"
 )
-_HEADS = ("host", "node", "hostname", "nodename", "server", "name", "machine")
+_OF_NODES = ("host", "node", "hostname", "nodename", "server", "machine")
+_HEADS = (*_OF_NODES, "name")
 SHARE = 0.8  # of the lines begin with a node; remarks and heads of tables do not
 LONGEST = 2000
 MOST_LINES = 100_000
@@ -34,6 +35,10 @@ def parts_by_first_word(text: str) -> list[Part]:
         return []
     named = {word for word in words if looks_like_a_node(word) and not device(word)}
     nodes = alike(candidates(words)) | named | {word for word in words if is_address(word)}
+    if any(match[1].lower() in _OF_NODES for _, match in found):  # it says that they are nodes: also sirius and vega
+        nodes |= {
+            word for word in words if is_host(word) and not (device(word) or is_other(word) or word.lower() in _HEADS)
+        }
     rows = [(line, match) for line, match in found if match[1] in nodes]
     if not 2 <= len(nodes) <= MOST_NODES or len(rows) < SHARE * (len(lines) - _remarks(lines)):
         return []

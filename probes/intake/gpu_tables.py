@@ -13,13 +13,11 @@ Errors   none: a row with another number of cells is left out
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Sequence
 
-from probes.core import lines_of
 from probes.intake.names import is_address, is_host
+from probes.intake.own_tables import table_in
 from probes.intake.series import Series
 from probes.intake.when import moment_in
 
@@ -88,14 +86,7 @@ _VALUE = re.compile(
     r"(?: ?[!*<]{1,4}.{0,40})?",
     re.I,
 )
-MOST, ABOVE = 100_000, 4
-
-
-def _cells(line: str) -> list[str]:
-    mark = next((one for one in ("\t", ",", ";", "|") if one in line), "")
-    line = line.strip().strip("|")
-    cells = line.split(mark) if mark else re.sub(r"(?<=\d) (?=(?:%|W|C|MHz)(?:\s|$))", "", line).split()
-    return [cell.strip().strip("\"'") for cell in cells]
+MOST = 100_000
 
 
 def _metric(cell: str) -> str:
@@ -108,7 +99,7 @@ def _metric(cell: str) -> str:
     return f"DCGM_FI_DEV_{called}" if called else ""
 
 
-def _is_head(cells: list[str], above: str) -> bool:
+def _is_head(cells: Sequence[str], above: str) -> bool:
     nodes, gpus = sum(bool(_NODE.fullmatch(one)) for one in cells), sum(bool(_GPU.fullmatch(one)) for one in cells)
     if nodes != 1:
         return False
@@ -120,54 +111,15 @@ def _title(above: str) -> str:
     return next((name for words, name in _TITLED if words.search(above)), "")
 
 
-def _begin(text: str) -> tuple[list[str], str, int]:
-    """(columns, the lines above them, where the rows begin); no columns where it is no such table."""
-    at, above = 0, ""
-    for line in text[:8192].splitlines(keepends=True)[: ABOVE + 1]:
-        at += len(line)
-        if _is_head(cells := _cells(line[:4000]), above):
-            return cells, above, at
-        above += line[:400]
-    return [], "", 0
-
-
-def of_json(text: str) -> Iterator[dict[str, str]]:
-    """Objects of one list, or one a line."""
-    lines = () if text[:1] == "[" else lines_of(text, 4000)
-    try:
-        said = [json.loads(line) for line in lines if line.strip()] if lines else json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    for row in said[:MOST] if isinstance(said, list) else ():
-        if isinstance(row, dict):
-            yield {str(key): str(value) for key, value in row.items() if isinstance(value, (str, int, float))}
-
-
-def _json_head(body: str) -> bool:
-    found = re.match(r"\[?\s{0,40}(\{[^{}\[\]]{10,4000}\})", body[:8192]) if body[:1] in "[{" else None
-    return bool(found) and _is_head(re.findall(r'"([\w.%-]{1,60})"\s{0,4}:', found[1]), "") if found else False
-
-
 def tells(head: str) -> bool:
-    body = head.lstrip("\ufeff \t\r\n")
-    return _json_head(body) or bool(_begin(body)[0]) or bool(_pairs(body[:8192]))
-
-
-_PAIR = re.compile(r"(?<!\S)([A-Za-z][\w.%-]{0,40})=(\S{1,60})")
-
-
-def _pairs(body: str) -> list[dict[str, str]]:
-    """Rows of lines `host=n1 gpu=0 sm_clk=1755 temp=60`, where nearly all are such."""
-    lines = [line for line in lines_of(body, 1000) if line.strip()]
-    rows = [dict(_PAIR.findall(line)) for line in lines[:MOST]]
-    rows = [row for row in rows if len(row) > 2 and _is_head(list(row), "")]
-    return rows if len(rows) > 1 and len(rows) >= 0.8 * len(lines) - 1 else []
+    return table_in(head[:65_536], _is_head) is not None
 
 
 def series(text: str) -> list[Series]:
-    body = text.lstrip("\ufeff \t\r\n")
+    table = table_in(text, _is_head, MOST)
     found: dict[tuple[str, str, str], list[tuple[float | None, float]]] = {}
-    for row, above in islice(_rows(body), MOST):
+    titled = _title(table.above) if table is not None else ""
+    for row in table.dicts() if table is not None else ():
         node = next((value for key, value in row.items() if _NODE.fullmatch(key)), "")
         if not (is_host(node) or is_address(node)):
             continue
@@ -176,7 +128,7 @@ def series(text: str) -> list[Series]:
         number = re.fullmatch(r"(?:GPU|nvidia)?[ _#-]?(\d{1,3})", index, re.I)
         for key, cell in row.items():
             one = _ONE.fullmatch(key)
-            name, gpu = (f"DCGM_FI_DEV_{_title(above)}", one[1]) if one else (_metric(key), number[1] if number else "")
+            name, gpu = (f"DCGM_FI_DEV_{titled}", one[1]) if one else (_metric(key), number[1] if number else "")
             if gpu and name and not name.endswith("_DEV_") and (told := _value(name, cell)) is not None:
                 found.setdefault((name, node, gpu), []).append((at, told))
     return [
@@ -193,17 +145,3 @@ def _value(name: str, cell: str) -> float | None:
         bits = [bit for words, bit in _REASONS if words.search(cell[:200])]
         return float(sum(bits)) if bits else _SAID.get(cell.lower())
     return _SAID.get(cell.lower()) if "REMAP" in name else None
-
-
-def _rows(body: str) -> Iterator[tuple[dict[str, str], str]]:
-    if _json_head(body):
-        yield from ((row, "") for row in of_json(body))
-        return
-    columns, above, at = _begin(body)
-    if not columns:
-        yield from ((row, "") for row in _pairs(body[:4_194_304]))
-        return
-    for line in lines_of(body[at:], 4000):
-        cells = _cells(line)
-        if columns and len(cells) == len(columns):
-            yield dict(zip(columns, cells, strict=True)), above

@@ -160,7 +160,7 @@ def _spaced(name: str) -> str:
     return re.sub(r"[._]+", " ", name) + " " + name
 
 
-NUMBERED = re.compile(r"\d+|(?<=[-_])[a-h]$")  # tz-1 and tz-2, rack-a and rack-b
+NUMBERED = re.compile(r"\d+|(?<=[-_])[a-hA-H]$")  # tz-1 and tz-2, rack-a and rack-b
 
 
 def alike(words: Iterable[str]) -> set[str]:

@@ -27,22 +27,8 @@ from probes.intake.retyped_stacks import as_py_spy
 from probes.intake.tables import steps_in
 from probes.intake.tools import Tool, beside, environment, network_policy, tool_of
 
-Kind = Literal[
-    "dump",
-    "stacks",
-    "process",
-    "environment",
-    "ps",
-    "states",
-    "kernel log",
-    "nvidia-smi",
-    "ras",
-    "sections",
-    "tool",
-    "metrics",
-    "log",
-    "perhaps a log",
-]
+Kind = Literal["dump", "stacks", "process", "environment", "ps", "states", "kernel log", "nvidia-smi", "ras",
+    "sections", "tool", "metrics", "log", "perhaps a log"]  # fmt: skip
 
 _STATUS = re.compile(
     r"#(\d{3})\s?\n?|HTTP/1\.[01] (\d{3})[^\n]{0,80}\n(?:[A-Za-z-]{1,40}: [^\n]{0,400}\r?\n){0,40}\r?\n"
@@ -127,29 +113,32 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
     text = without_escapes(data.decode("utf-8", "replace").replace("\r\n", "\n"))
     status = _STATUS.match(text[:HEAD])
     if status:
-        if (status[1] or status[2]) != "200":
-            return Other(f"an answer of a server that failed, status {status[1] or status[2]}")
+        if (code := status[1] or status[2]) != "200":
+            return Other(f"an answer of a server that failed, status {code}")
         text = text[status.end() :]
     if _CONCLUSIONS.match(item.name):
         return Other("says what somebody wrote about it: no evidence")
-    if item.name.lower().endswith((".csv", ".tsv")) and (found := _tool(text, item.name)) is not None:
+    table = item.name.lower().endswith((".csv", ".tsv"))
+    if table and " kernel: " in (rows := lines_of_rows(text))[:HEAD]:
+        return Known("perhaps a log", rows)
+    if table and (found := _tool(text, item.name)) is not None:
         return found
     if '"streams"' in text[:4096] and (exported := lines_in(text)):  # Loki answers like Prometheus
         return Known("perhaps a log", exported)
     if is_metrics(text[:HEAD]):
         return Known("perhaps a log", told) if (told := times_of_ranks(text)) else Known("metrics", text)
-    if item.name.lower().endswith((".csv", ".tsv")) and (tells_states(text) or tells_times(text[:HEAD])):
+    if table and (tells_states(text) or tells_times(text[:HEAD])):
         return Known("states" if tells_states(text) else "perhaps a log", text)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=network_policy.TOOL)
-    if item.name.lower().endswith((".csv", ".tsv")):
+    if table:
         steps, values = steps_in(text), beside(text[:HEAD], item.name)
         if steps or values:
             return Known("perhaps a log", f"{text}\n{steps}" if values else steps)
         if (tool := tool_of(text[:HEAD], item.name)) is not None:
             return Known("tool", text, tool=tool)
-        if (exported := lines_of_rows(text)) and not is_table(text[:HEAD]):
-            return Known("perhaps a log", exported)
+        if rows and not is_table(text[:HEAD]):
+            return Known("perhaps a log", rows)
     if item.name.lower().endswith(_PROGRAMS) and (of_program := beside(text[:HEAD], item.name)):
         return Known("tool", text, tool=of_program[0])  # and no log, whatever its strings say
     if item.name.lower().endswith((".patch", ".diff", ".yaml", ".yml")) and environment.fits(text[:HEAD], item.name):

@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from probes.intake.brought import NodeFile
 
 
+# What people say of a file beside the name of its tool.
+_SAYS = re.compile(
+    r"(?:err|warn|brok|work|affect|unaffect|fail|norm|suspect|culprit|victim|other|rest|peer|mast|main|head|login|left|right"
+    r"|short|filter|grep|train|eval|prod|dev|stag|run|hang|stuck|crash|clean|orig|bad|good|live|dead|cur|last|during|while"
+    r"|middle|full|part|per|node|driver|boot|mine|ours|their|rdma|roce|infini|ether|gpu|cuda|slurm|k8s|kube|summ|detail|verb)",
+    re.I,
+)
+
+
 def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
     """Nodes of files of whole nodes that lie beside each other: tz-1_dmesg.txt and tz-2_dmesg.txt, ibstat_tz1.txt and
     ibstat_tz2.txt, or mlxlink_tz1_mlx5_0.json and mlxlink_tz2_mlx5_0.json."""
@@ -42,26 +51,12 @@ def of_names(paths: Sequence[PurePosixPath]) -> set[str]:
     inner = [some[1] for some in words if len(some) > 2 and NOT_NODE.fullmatch(some[0]) and not PART.match(some[1])]
     lone = (one for path in paths if (one := _only(path)))
     numbered = (one for path in paths if (one := lone_node(PurePosixPath(path.name))))
-    told = alike(plain(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone) | alike(numbered)
-    return told | _by_words(paths)
-
-
-_OF_NODES = re.compile(
-    r"(?:^|[._-])(?:dmesg|kern(?:el)?|journal(?:ctl)?|messages|syslog|smi|uptime|top|ps|df|free|sel|edac|chronyc?|ibstat"
-    r"|lspci|vmstat|mpstat|lscpu|meminfo)(?:[._-]|$)"
-)  # fmt: skip
-
-
-def _by_words(paths: Sequence[PurePosixPath]) -> set[str]:
-    """Nodes that are called by words, sirius and vega, of dmesg_sirius.txt beside dmesg_vega.txt."""
-    groups: dict[tuple[PurePosixPath, str], set[str]] = {}
+    worded: dict[str, set[str]] = {}  # sirius.dmesg and vega.dmesg
     for path in paths:
-        word = _only(path)
-        if len(word) > 2 and word.isalpha() and not begins_as_other(word) and not NO_NODE_FOLDER.fullmatch(word):
-            rest = path.name.replace(word, " ", 1)
-            if _OF_NODES.search(rest):
-                groups.setdefault((path.parent, rest), set()).add(word)
-    return {word for words in groups.values() if len(words) > 1 for word in words}
+        if (one := _only(path)) and not any(c.isdigit() for c in one) and _may_be_named(one) and not _SAYS.match(one):
+            worded.setdefault(path.name.replace(one, ""), set()).add(one)
+    twins = {one for some in worded.values() if len(some) > 1 for one in some}
+    return twins | alike(plain(some[0]) for some in words) | alike(last) | alike(inner) | alike(lone) | alike(numbered)
 
 
 def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
@@ -72,15 +67,51 @@ def of_twins(insides: Iterable[PurePosixPath]) -> set[PurePosixPath]:
         if folder.name and not node_of_name(PurePosixPath(inside.name), ()):
             groups.setdefault((folder.parent, inside.name), set()).add(folder)
     found = {folder for group in groups.values() if len(group) > 1 for folder in group}
-    return {
-        folder
-        for folder in found
-        if is_host(folder.name)
-        and not begins_as_other(folder.name)
-        and not NOT_NODE.fullmatch(folder.name)
-        and not NO_NODE_FOLDER.fullmatch(folder.name)
-        and named(PurePosixPath(folder.name)).rank is None
-    }
+    return {folder for folder in found if _may_be_named(folder.name)}
+
+
+def _may_be_named(name: str) -> bool:
+    """Whether a node may be called so: sirius, but not before, nor a tool."""
+    return (
+        is_host(name)
+        and not begins_as_other(name)
+        and not NOT_NODE.fullmatch(name)
+        and not NO_NODE_FOLDER.fullmatch(name)
+        and named(PurePosixPath(name)).rank is None
+    )
+
+
+# What people call runs: their folders hold the same ranks again.
+_RUN = re.compile(
+    r"(?:exp|llama|gpt|qwen|mi[sx]tral|bert|vit|dpo|sft|rl|ft|finetune|pre-?train|train|base|ablat|debug|smoke|bench|sweep|seed)"
+    r"\w{0,12}(?:$|[-_.])",
+    re.I,
+)
+
+
+def of_launches(insides: Iterable[PurePosixPath]) -> dict[PurePosixPath, int | None]:
+    """Folders of nodes that each hold the same local ranks below attempt_N, as torchrun lays logs out, and what makes
+    those ranks of the job: known where the folders are numbered from 0 and hold as many each."""
+    locals_of: dict[tuple[str, ...], set[int]] = {}
+    for inside in insides:
+        name = named(inside)
+        at = next((at for at, part in enumerate(inside.parts) if part.startswith("attempt_")), 0)
+        if at and name.local is not None and name.rank is None:
+            locals_of.setdefault(inside.parts[:at], set()).add(name.local)
+    shortest = min((len(root) for root in locals_of), default=0)
+    apart = next((at for at in range(shortest) if len({root[at] for root in locals_of}) > 1), None)
+    if apart is None:
+        return {}
+    found: dict[PurePosixPath, set[int]] = {}
+    for root, mine in locals_of.items():
+        found.setdefault(PurePosixPath(*root[: apart + 1]), set()).update(mine)
+    plausible = all(_may_be_named(one.name) and not _RUN.match(one.name) for one in found)
+    if not plausible or not set.intersection(*found.values()):
+        return {}
+    numbers = {one: int(last[0]) if (last := re.search(r"\d{1,6}$", one.name)) else -1 for one in found}
+    whole = set(range(len(next(iter(found.values())))))
+    even = all(mine == whole for mine in found.values()) and sorted(numbers.values()) == list(range(len(found)))
+    return {one: numbers[one] * len(whole) if even else None for one in found}
 
 
 def of_fabric(nodes: Iterable[NodeFile], folders: Iterable[PurePosixPath]) -> set[str]:
@@ -99,11 +130,15 @@ def of_logs(insides: Iterable[PurePosixPath]) -> set[str]:
     """Nodes of logs that lie beside each other: n7.log and n8.log, n02/rank13.log, train_rank13_n02.log. What two of
     them have the same rank of is no node: they are logs of two runs."""
     ranks: dict[str, set[int]] = {}
+    worded: dict[str, set[int]] = {}  # vega.rank3.log and rigel.rank9.log
     for inside in insides:
         who = named(inside)
         rank = who.rank if who.rank is not None else who.maybe
         word = numbered_word(without_rank(stem(inside.name)) if who.rank is not None else inside.name)
         folder = plain(inside.parent.name) if rank is not None or who.local is not None else ""
+        plain_word = _only(PurePosixPath(without_rank(inside.name))) if who.rank is not None else ""
+        if plain_word and not any(c.isdigit() for c in plain_word) and _may_be_named(plain_word):
+            worded.setdefault(plain_word, set()).add(rank or 0)
         for name in {word, folder} - {""}:
             if may_be_lone(name):
                 ranks.setdefault(name, set()).update(() if rank is None else (rank,))
@@ -116,7 +151,13 @@ def of_logs(insides: Iterable[PurePosixPath]) -> set[str]:
         for group in groups.values()
         if sum(len(ranks[one]) for one in group) == len(set().union(*(ranks[one] for one in group)))
     ]
-    return {name for group in apart for name in group}
+    found = {name for group in apart for name in group}
+    return found | (
+        set(worded)
+        if len(worded) > 1
+        and len({rank for some in worded.values() for rank in some}) == sum(map(len, worded.values()))
+        else set()
+    )
 
 
 def of_repeated(paths: Iterable[PurePosixPath]) -> set[str]:

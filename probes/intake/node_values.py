@@ -20,11 +20,12 @@ from collections.abc import Callable, Iterator
 from probes.core import lines_of
 from probes.intake.hosts import alike
 from probes.intake.items import Item
-from probes.intake.names import is_address, is_host, looks_like_a_node, stem
+from probes.intake.names import is_address, is_host, is_other, looks_like_a_node, stem
+from probes.intake.own_tables import cells
 from probes.intake.prefixed import MOST_NODES
 from probes.intake.tools._counter_sets import candidates, device
 
-Row = tuple[str, str]  # node, what stands behind it
+Row = tuple[str, str, str]  # node, what stands behind it, the line
 Made = tuple[str, str]  # label, text
 _FIRST = re.compile(
     r"^[\s\[(<|*-]{0,8}([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})[\])>]?(?:\s{0,4}[:,;|=]\s{0,4}|\s{1,40})(?=\S)"
@@ -55,14 +56,15 @@ def by_values(text: str, name: str) -> list[tuple[str, str, str]]:
     """[] where it is no such list of two nodes at least."""
     lines = [line.strip() for line in lines_of(text[:1_048_576], LONGEST) if line.strip(" |+-=:\t\r")][:MOST_LINES]
     rows, others = _rows(lines)
-    if len({node for node, _ in rows}) < 2 or len(rows) * 2 < len(lines):
+    if len({node for node, _, _ in rows}) < 2 or len(rows) * 2 < len(lines):
         return []
-    heads = [line for line in others if _first(line).lower() in _HEADS and _columns(line, rows[0][1])]
+    heads = [line for line in others if _first(line).lower() in _HEADS and _columns(line, rows[0])]
     title = " ".join(line for line in others if line not in heads)[:800]
     said = f"{title} {name.replace('_', ' ')}"
     made: dict[tuple[str, str], list[str]] = {}
-    for node, rest in rows:
-        for label, told in _told(node, rest, _columns(heads[0], rest) if heads else [], said):
+    for row in rows:
+        node, rest, _ = row
+        for label, told in _told(node, rest, _columns(heads[0], row) if heads else [], said):
             if told not in (mine := made.setdefault((node, label), [])):
                 mine.append(told)
     labels = [label for _, label in made]
@@ -87,23 +89,22 @@ def _rows(lines: list[str]) -> tuple[list[Row], list[str]]:
     words = {match[1] for _, match in found if match is not None and match[1].lower() not in _HEADS}
     named = {word for word in words if looks_like_a_node(word) and not device(word)}
     nodes = alike(candidates(words)) | named | {word for word in words if is_address(word)}
-    if any(match and match[1].lower() in _HEADS for _, match in found):  # it says that they are nodes: also x1, q2
-        nodes |= {word for word in words if any(c.isdigit() for c in word) and is_host(word) and not device(word)}
+    if any(match and match[1].lower() in _HEADS for _, match in found):  # it says that they are nodes: also x1, sirius
+        nodes |= {word for word in words if is_host(word) and not device(word) and not is_other(word)}
     if not 2 <= len(nodes) <= MOST_NODES:
         return [], lines
-    rows = [(match[1], line[match.end() :].strip(" |")) for line, match in found if match and match[1] in nodes]
+    rows = [(match[1], line[match.end() :].strip(" |"), line) for line, match in found if match and match[1] in nodes]
     return rows, [line for line, match in found if match is None or match[1] not in nodes][:MOST_TITLE]
 
 
-def _columns(head: str, rest: str) -> list[tuple[str, str]]:
+def _columns(head: str, row: Row) -> list[tuple[str, str]]:
     """(head, cell) of each column behind the node's; [] where they are not as many."""
+    for mark in ("|", ";", ",", "\t", "  ", " "):
+        names, told = cells(head, mark), cells(row[2], mark)
+        if len(names) == len(told) and len(names) > (2 if mark == " " else 1):
+            return list(zip(names[1:], told[1:], strict=True))
     found = _FIRST.match(head)
-    behind = head[found.end() :].strip(" |") if found else ""
-    for split in (r"\s{0,8}\|\s{0,8}", r"\s{0,4}[,;]\s{0,4}", r"\t{1,4}", r"\s{2,40}", r"\s{1,40}"):
-        names, cells = re.split(split, behind), re.split(split, rest)
-        if len(names) == len(cells) and (len(names) > 1 or split == r"\s{2,40}"):
-            return list(zip(names, cells, strict=True))
-    return []
+    return [(head[found.end() :].strip(" |"), row[1])] if found and "  " not in row[1] else []
 
 
 def _told(node: str, rest: str, columns: list[tuple[str, str]], title: str) -> Iterator[Made]:

@@ -46,6 +46,8 @@ def readings(brought: Brought, who: Who) -> Iterator[Found | Unread]:
         rank = log.log.rank if log.log.rank is not None else None
         if not log.marked and (said := who.of_name(log.inside)) is not None:
             rank = said
+        elif not log.marked and who.only_local(log.inside):
+            rank = None
         writers = tuple(sorted(set(log.log.writers) | ({rank} if rank is not None else set())))
         told = dataclasses.replace(
             log.log, rank=rank, writers=writers, events=_owned(log.log.events, log.log.rank, rank)

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-from probes.catalog._flight_recorder_apart import Apart
-from probes.catalog._flight_recorder_decode import Refused
 from probes.core import ParseError, Reading, sections, without_escapes
 from probes.intake import captures, samples
-from probes.intake.brought import Brought, DumpFile
+from probes.intake.brought import Brought
 from probes.intake.by_node import items_by_node, items_of_rows
 from probes.intake.chained import outputs_of
 from probes.intake.documents import quoted_items
+from probes.intake.dump_pool import DumpPool
 from probes.intake.files import Given, walk
 from probes.intake.hosts import names_a_tool, told_by
 from probes.intake.items import HEAD, TEXT_BYTES, Item, Unread
 from probes.intake.kinds import DOCUMENT, Known, Other, kind_of
 from probes.intake.logs import guards_in, log_file, unrotated, whole_text
-from probes.intake.many_dumps import dumps_in
 from probes.intake.metric_files import node_files, table_files
 from probes.intake.names import stem, without_keys
 from probes.intake.node_values import value_items
@@ -40,14 +35,11 @@ from probes.intake.tools import (
 )
 from probes.topology import Topology
 
-HELPERS = min(4, os.cpu_count() or 1)
-WAITING = 2 * HELPERS  # dumps in memory at a time
 NESTED = 2  # files within files of `tail -v`
 
 
 def sort(paths: Sequence[Path | Given], seen: Callable[[int], None] = lambda files: None) -> Brought:
-    """Read everything. Dumps are reduced in a few processes side by side, at most WAITING of them in memory. `seen` is
-    told how many files were looked at."""
+    """Read everything. `seen` is told how many files were looked at."""
     sorter = _Sorter()
     try:
         for count, item in enumerate(walk(paths)):
@@ -73,11 +65,7 @@ class _Sorter(Reader):
         super().__init__()
         self._saved = captures.Saved()
         self._trees = captures.Trees()
-        self._pool = ThreadPoolExecutor(HELPERS)
-        self._room = threading.Semaphore(WAITING)
-        self._mine = threading.local()
-        self._helpers: list[Apart] = []
-        self._dumps: list[Future[DumpFile]] = []
+        self._dumps = DumpPool()
 
     def take(self, item: Item) -> None:
         """One file. Nothing that a file holds may stop the others."""
@@ -115,7 +103,7 @@ class _Sorter(Reader):
         if not isinstance(known, Known):
             self._other(item, known.why, nested)
         elif known.kind == "dump":
-            self._dumped(item, known.data)
+            self.brought.named |= self._dumps.take(item, known.data)
         elif known.kind == "stacks":
             self._stacks(item, known.text)
         elif known.kind in ("process", "ps", "states", "environment"):
@@ -242,29 +230,6 @@ class _Sorter(Reader):
         except Exception as error:  # as core.interpret: hostile or unforeseen content must not take the rest down
             self._unread(item, f"its parser stopped on it ({type(error).__name__}: {str(error)[:120]})")
 
-    def _dumped(self, item: Item, data: bytes) -> None:
-        """A dump, or those of several ranks in one file."""
-        parts = [(item, data)]
-        for at, (rank, node, body) in enumerate(dumps_in(data)):
-            self.brought.named |= {node} - {""}
-            inside = item.inside.parent / (node or stem(item.name)) / f"rank{rank}.json"
-            one = json.dumps(body).encode()
-            parts[at : at + 1] = [(Item(f"{item.ref}: rank {rank}", inside, one, mtime=item.mtime), one)]
-        for part, own in parts:
-            self._room.acquire()
-            self._dumps.append(self._pool.submit(self._dump, part, own))
-
-    def _dump(self, item: Item, data: bytes) -> DumpFile:
-        try:
-            if not hasattr(self._mine, "apart"):
-                self._mine.apart = Apart()
-                self._helpers.append(self._mine.apart)
-            return DumpFile(item.ref, item.inside, len(data), self._mine.apart.reduce(data))
-        except Refused as error:
-            return DumpFile(item.ref, item.inside, len(data), None, str(error))
-        finally:
-            self._room.release()
-
     def _sections(self, item: Item, text: str, nested: int) -> None:
         """The output of a probe's collector, or several files as `tail -v -n +1` prints them."""
         reading = captures.of_sections(item, text)
@@ -290,8 +255,7 @@ class _Sorter(Reader):
             self._unread(item, "several files in one, of which none has a known form")
 
     def end(self) -> Brought:
-        for future in self._dumps:
-            dump = future.result()
+        for dump in self._dumps.ended():
             self.brought.dumps.append(dump)
             if dump.reduced is None:
                 self.brought.unread.append(Unread(dump.ref, f"a flight-recorder dump that is not read: {dump.why}"))
@@ -309,6 +273,4 @@ class _Sorter(Reader):
                 self.brought.captures.append(one)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        for helper in self._helpers:
-            helper.close()
+        self._dumps.close()

@@ -20,7 +20,7 @@ from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
 from probes.intake.hosts import called, lone_node, node_of_name
 from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem
-from probes.intake.neighbours import beside_known, of_fabric, of_logs, of_names, of_repeated, of_twins
+from probes.intake.neighbours import beside_known, of_fabric, of_launches, of_logs, of_names, of_repeated, of_twins
 
 
 class Who:
@@ -45,6 +45,8 @@ class Who:
         folders = {one.name for one in whole if is_host(one.name) and not is_other(one.name) and one.name[-1].isdigit()}
         hosts |= beside_known((log.inside for log in brought.logs), hosts | folders)
         self.nodes = nodes_of(brought.folders, hosts, whole) | of_twins(one.inside for one in brought.nodes)
+        self.launches = of_launches(brought.insides)
+        self.nodes |= set(self.launches)
         self.nodes -= of_many(one.inside for one in brought.nodes)
         self.called = {folder: called(folder.name, hosts) for folder in self.nodes}
         self.hosts = hosts | set(self.called.values())
@@ -124,20 +126,38 @@ class Who:
 
     def of_name(self, inside: PurePosixPath, pid: int | None = None) -> int | None:
         """The rank that a name says. A number that is the process's own pid is none."""
-        name = self.names.get(inside) or named(inside)
+        found, where = self._number(inside, pid), self._counted_in(inside)
+        if found is None or where in self.shift:
+            return None if found is None else found + self.shift[where]
+        launch = next((one for one in inside.parents if one in self.launches), None)
+        if launch is None or self._named(inside).rank is not None or self._named(inside).local is None:
+            return found
+        first = self.launches[launch]
+        return None if first is None else found + first
+
+    def _named(self, inside: PurePosixPath) -> Named:
+        return self.names.get(inside) or named(inside)
+
+    def _number(self, inside: PurePosixPath, pid: int | None) -> int | None:
+        """The number in a name, be it a rank's or a local one."""
+        name = self._named(inside)
         found = name.rank if name.rank is not None else name.local if name.local is not None else name.maybe
         if found is None or found == pid:
             return None
         node = self.folder_node(inside)
         if name.rank is None and name.local is None and node and pid and self.pids.get((node, pid), 0) is None:
             return None  # files of one process with several numbers: looks, not ranks
-        return found + self.shift.get(self._counted_in(inside), 0)
+        return found
 
     def _counted_in(self, inside: PurePosixPath) -> str:
         """Where numbers in names count alike: on a node, or in a folder whose files are called after local ranks."""
         name = self.names.get(inside)
         alike = f"{inside.parent}/" if name and name.local is not None and inside.parent.name else ""
         return self.folder_node(inside) or alike
+
+    def only_local(self, inside: PurePosixPath) -> bool:
+        """Whether the number in a file's name is known to be no rank of the job's."""
+        return self._number(inside, None) is not None and self.of_name(inside) is None
 
     def of_pid(self, inside: PurePosixPath, pid: int | None) -> int | None:
         """The rank whose process this is, by what some file says."""
@@ -245,7 +265,7 @@ class Who:
         """Node or folder -> what must be added to numbers in its files' names, where all that can be compared agree."""
         found: dict[str, set[int]] = {}
         for inside, pid, rank in self._claims():
-            where, said = self._counted_in(inside), self.of_name(inside, pid)
+            where, said = self._counted_in(inside), self._number(inside, pid)
             if where and rank is not None and said is not None and self.names[inside].child is None:
                 found.setdefault(where, set()).add(rank - said)
         return {where: shifts.pop() for where, shifts in found.items() if len(shifts) == 1}

@@ -144,8 +144,9 @@ def blamed(evidence: Evidence, said: list[Said]) -> set[str]:
     """Whom most name; who alone complains of several; of a pair the end that does not complain itself."""
     named: dict[str, set[str]] = {}
     by: dict[str, set[str]] = {}
+    told = {node_of(evidence, one) for one in said}
     for one in said:
-        node, peer = node_of(evidence, one), node_at(evidence, one[0].peer)
+        node, peer = node_of(evidence, one), node_at(evidence, one[0].peer, told)
         if peer and peer != node:
             named.setdefault(peer, set()).add(node)
             by.setdefault(node, set()).add(peer)

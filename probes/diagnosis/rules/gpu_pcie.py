@@ -10,7 +10,7 @@ from statistics import median
 
 from probes.catalog._gpu_facts import Gpu
 from probes.catalog._kernel_events import Aer
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import gpus_of, usual
 from probes.diagnosis.rules.hca_fault import DRIVERS as ADAPTERS
 from probes.diagnosis.times import seconds_between, times_of
@@ -93,21 +93,29 @@ def _on_bus(evidence: Evidence) -> Iterator[Hypothesis]:
     for seen in evidence.of("host.pci"):
         gpus = seen.facts.of("gpu")
         width, most, count = usual([gpu.width for gpu in gpus])
+        alone = gpus[0] if len(gpus) == 1 else None
+        if alone is not None and alone.width and alone.width_max and alone.width * 2 <= alone.width_max:
+            yield _at(seen, alone.slot, f"runs on {alone.width} of {alone.width_max} PCIe lanes", "pcie_narrow")
         for gpu in gpus:
             if gpu.dead or not gpu.width or not isinstance(width, int) or most * 2 <= count:
                 continue
             if gpu.width < width:
-                subject: dict[str, str | int] = {"bus_id": gpu.slot}
-                says = f"the GPU at {gpu.slot} runs on {gpu.width} PCIe lanes, the others on {width}"
-                yield Hypothesis(
-                    CAUSE,
-                    subject | ({"node": seen.node} if seen.node else {}),
-                    f"On {seen.node or 'a node'} {says}",
-                    (Reason(says, seen.ref),),
-                    ("pcie_narrower_than_peers",),
-                    would_change=("the same width as the others",),
-                    nodes=frozenset({seen.node}),
-                )
+                says = f"runs on {gpu.width} PCIe lanes, the others on {width}"
+                yield _at(seen, gpu.slot, says, "pcie_narrower_than_peers")
+
+
+def _at(seen: Seen, slot: str, what: str, signal: str) -> Hypothesis:
+    says = f"the GPU at {slot} {what}"
+    subject: dict[str, str | int] = {"bus_id": slot}
+    return Hypothesis(
+        CAUSE,
+        subject | ({"node": seen.node} if seen.node else {}),
+        f"On {seen.node or 'a node'} {says}",
+        (Reason(says, seen.ref),),
+        (signal,),
+        would_change=("the same width as the others",),
+        nodes=frozenset({seen.node}) if signal == "pcie_narrower_than_peers" else frozenset(),
+    )
 
 
 def _errors(evidence: Evidence) -> Iterator[Hypothesis]:

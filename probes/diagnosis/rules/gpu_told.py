@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import NodeGpus, gpus_of
 from probes.diagnosis.rules._gpu_sources import row_of
 from probes.diagnosis.times import times_of
@@ -62,6 +62,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         subject: dict[str, str | int] = {"node": seen.node} if seen.node else {}
         subject |= {name: value for name, value in finding.subject.items() if name in ("gpu", "bus_id")}
         weak = finding.severity != "bad"
+        if signal == "no_pair_has_peer_access" and _others_reach(evidence, seen):
+            signal, weak = "no_pair_unlike_others", False
         yield Hypothesis(
             cause,
             subject,
@@ -72,6 +74,14 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("the same check passing a second time",),
             nodes=frozenset() if weak else frozenset({seen.node}),
         )
+
+
+def _others_reach(evidence: Evidence, seen: Seen) -> bool:
+    """Whether on another node all GPUs reach each other: then the job's machines are built for it."""
+    return any(
+        one.node != seen.node and all(set(words) <= {"X", "OK"} for _, words in one.facts.rows)
+        for one in evidence.of("gpu.p2p_status")
+    )
 
 
 def _computes(there: NodeGpus, index: object) -> bool:

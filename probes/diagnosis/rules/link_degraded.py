@@ -28,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     ports: Ports = evidence.ports
     yield from _slow(evidence, ports)
     yield from _links(evidence)
-    own = {id(view): _errors(view) for view in ports.views.values()}
+    own = {id(view): _errors(view, ports) for view in ports.views.values()}
     rising = any(own.values())
     if not rising:
         yield from _swept(evidence, ports)
@@ -175,10 +175,19 @@ def _of_device(ports: Ports, guid: str, name: str, port: int) -> PortView:
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
-def _errors(view: PortView) -> int:
+def _errors(view: PortView, ports: Ports) -> int:
     rise = view.rise(*ERRORS)
+    symbols = view.rise("symbol_error")
     speed = view.facts.speed if view.facts is not None else None
-    return rise + (view.rise("symbol_error") if speed is not None and speed not in NOISY else 0)
+    if symbols and speed is None:  # only where the others have next to none
+        others = [
+            one.rise("symbol_error")
+            for one in ports.views.values()
+            if one is not view and "symbol_error" in one.changes
+        ]
+        alone = len(others) >= FEWEST - 1 and symbols >= THOUSANDS * max(1, *others)
+        return rise + (symbols if alone else 0)
+    return rise + (symbols if speed not in NOISY else 0)
 
 
 def _rising(evidence: Evidence, ports: Ports, view: PortView, own: dict[int, int]) -> Iterator[Hypothesis]:

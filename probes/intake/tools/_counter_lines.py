@@ -42,7 +42,8 @@ _PFC = re.compile(r"^\s{0,16}(?:Port|Interface) ([RT]x)((?:\s{1,16}PFC[0-7]){2,8
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
 _BER = re.compile(r"\b(effective|eff|symbol)(?:[ _]physical)?[ _]BER\b", re.I)
 _WHOSE = re.compile(
-    rf"^(\W{{0,4}}[A-Za-z][\w.-]{{1,60}}(?:[ /|,:]{{1,6}}[A-Za-z][\w./-]{{1,30}})?)[ :=|,]{{1,12}}(\+?{_NUM})\W{{0,6}}$"
+    rf"^(\W{{0,4}}[A-Za-z][\w.-]{{1,60}}(?:[ /|,:]{{1,6}}[A-Za-z][\w./-]{{1,30}})?)[ :=|,]{{1,12}}(\+?{_NUM})"
+    rf"(?:(?:[ |,;/]|->|→){{1,12}}({_NUM}))?\W{{0,6}}$"
 )
 _STAMP = re.compile(r"\s(1[5-9]\d{8})(?:\d{3}){0,3}\s{0,4}$")
 
@@ -76,6 +77,7 @@ class Lines:
         self._name = ""
         self._title = ""  # the counter that a line by itself names, of which columns below it are looks
         self._differs = False
+        self._two = False  # the title tells of two looks
         self._seconds: float | None = None
         self.interval: float | None = None
 
@@ -118,15 +120,23 @@ class Lines:
         return self._heading(line)
 
     def _of_title(self, line: str) -> bool:
-        """`n2 rdma0 6100000`, of the counter that a line above names."""
+        """`n2 rdma0 6100000`, of the counter that a line above names; two numbers where it names two looks."""
         row = _WHOSE.match(line[:200])
         value = _of(self._title, row[2]) if row else None
         where = seen_in(row[1], self._here, self._hosts) if row else self._here
-        if row is None or value is None or (where.node, where.name, where.switch) == (self._here.node, "", ""):
+        last = _of(self._title, row[3]) if row and row[3] else None
+        if (
+            row is None
+            or value is None
+            or (last is not None and not self._two)
+            or (where.node, where.name, where.switch) == (self._here.node, "", "")
+        ):
             return False
         if not where.name and self._here.name:  # the title names the adapter of all
             where = replace(where, kind=self._here.kind, name=self._here.name)
-        if self._differs or row[2][:1] == "+":
+        if last is not None:
+            self.looks.between(where, self._title, value, last, self._seconds)
+        elif self._differs or row[2][:1] == "+":
             self.looks.rose(where, self._title, value, self._seconds)
         else:
             self.looks.put(where, self._title, value)
@@ -152,6 +162,10 @@ class Lines:
             self._columns = [f"{self._title}_{cell}" if cell in staged else cell for cell in cells]
             return True
         self._title = _title(line) or self._title
+        words = re.split(r"[^\w:#=]{1,20}", line[:400])
+        self._two = (
+            sum(bool(_FIRST.fullmatch(one) or _LAST.fullmatch(one) or _CLOCK.fullmatch(one)) for one in words) > 1
+        )
         self._head = cells
         where = seen_in(line, self._here, self._hosts)
         told_new = where != self._here

@@ -37,7 +37,10 @@ _NO_LABEL = re.compile(
     r"|sun|mon|tue|wed|thu|fri|sat|same|again|next|total|port|info|hw_counters|date|time|at|in|and|on|rate|error|warn"
     r"|link|nic|for|watch|cat|grep|ethtool|perfquery|rdma|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)", re.I
 )  # fmt: skip
-_HOST = re.compile(r"[a-z][a-z0-9._-]{0,50}\d[a-z0-9._-]{0,20}", re.I)
+_HOST = re.compile(
+    r"[a-z][a-z0-9._-]{0,50}\d[a-z0-9._-]{0,20}|(?!(?:plane|rail|link|part|port|lane|rack|row|group|pool)\b)[a-z]{2,20}[-_][a-h]",
+    re.I,
+)
 _SWITCH = re.compile(r"(?:[a-z0-9]{1,12}-)?(?:leaf|spine|core|tor|switch|ibsw|agg|sw)[-_.]?[\w.-]{0,40}", re.I)
 _RATE = re.compile(r"(?<![\w.])(\d{2,4})(?:\.\d{1,3})? ?G(?:b(?:/s(?:ec)?|ps|it/s)|bit)", re.I)
 HOST_KEYS = ("host", "node", "hostname", "instance", "nodename", "server", "machine", "src", "exported_instance")

@@ -26,7 +26,8 @@ _WORDS = re.compile(
     rf"|\b(?:logical[ _-]?|port[ _-]?|link[ _-]?|log[ _-]?)?state{_SAYS}(?:PORT_)?(?:Down|Active|Init\w{{0,8}}|Armed)\b"
     r"|\bPORT_(?:DOWN|ACTIVE|INIT|ARMED)\b)"
     r"|(?P<rate>(?<![\w.])\d{1,4}(?:\.\d)? ?(?-i:Gb/s)(?:ec)?(?: ?\(\d{1,2}X(?: \w{2,6})?\))?"
-    rf"|(?<!learning[ _-])\bRate{_SAYS}\d{{1,4}}(?:\.\d)?(?![\w.])(?! ?[KMk]B)|\bSpeed{_SAYS}\d{{1,7}} ?[MG]b/?p?s)"
+    rf"|(?<!learning[ _-])\bRate(?:[_ ]?\(?(?:gbps|gbit|gb/s|gb)\)?)?{_SAYS}\d{{1,4}}(?:\.\d)?(?![\w.])(?! ?[KMk]B)"
+    rf"|\bSpeed{_SAYS}\d{{1,7}} ?[MG]b/?p?s)"
     rf"|(?P<link>\bLink detected{_SAYS}(?:yes|no)\b|\bNO-CARRIER\b)", re.I
 )  # fmt: skip
 _BESIDE = re.compile(  # what tools tell of a port besides
@@ -34,7 +35,9 @@ _BESIDE = re.compile(  # what tools tell of a port besides
     r"|Capability|default gid|active_mtu|max_mtu|CA '|hca_id|Infiniband device"
     r"|[^\n]{0,60}\bmlx\d_core |[^\n]{0,300}\bcurr(?:ent)? state )", re.I
 )  # fmt: skip
-_BARE = re.compile(r"(?<![\w.,_])(DOWN|UP|Down|down|ACTIVE|Active|INIT|Init|ARMED|Armed)(?![\w.-])")
+_BARE = re.compile(
+    r"(?<![\w.,_])(DOWN|UP|Down|down|[Uu]p(?=[\s,;|]{0,8}(?:\d|$))|ACTIVE|Active|INIT|Init|ARMED|Armed)(?![\w.-])"
+)
 _RATE = re.compile(r"(\d{1,7}(?:\.\d)?) ?([MG]?)")
 _WIDTH = re.compile(r"\((\d{1,2})X(?: (\w{2,6}))?\)")
 
@@ -60,6 +63,7 @@ QUICK = (
     "rate:",
     "no-carrier",
     "link detected",
+    " up",
 )
 
 

@@ -28,6 +28,7 @@ _STAMP = re.compile(
 _MARK = re.compile(
     r"0x[0-9A-F]{2} -> (?:\w{0,12}(?:osm|drop_mgr|sweep|log_notice|state_mgr)|SUBNET)|\"object_path\"|\"event_source\""
     r"|\] (?:WARNING|INFO|MINOR|CRITICAL|ERROR) \[\w{2,30}\] \w{2,30} \[|\b(?:Switch|Computer): ?[^\n/]{1,80} / "
+    r"|\blink [^\n]{0,40}\((?:Switch|Computer|Host): ?[^()\n]{1,80}\)"
     r"|%(?:LINEPROTO|LINK|ETHPORT|ETH_PORT_CHANNEL)-\d-|oper state set from|switchd\[\d|updatePortOperStatus"
     r"|(?:port|interface|intf) (?:swp|Ethernet|Eth)[\w/]{1,12}[:,]?"
     r" (?:changed |link |oper(?:ational)? ?|state |is |went |to |status ){1,4}(?:up|down)"
@@ -48,10 +49,14 @@ _WHAT = (
     ("slow", re.compile(r"^-[EW]- [^\n]{0,300}(?:unexpected (?:actual )?link (?:width|speed)"
                         r"|(?:width|speed) [^\n]{0,40}(?:is|but) )", re.I)),
     ("flaps", re.compile(r"unhealthy due to FLAPPING|link (?:is )?flapp", re.I)),
-    ("gone", re.compile(r"\b(?:node|switch|director switch) (?:is|went) down|Remov(?:ed port with GUID"
+    ("gone", re.compile(r"\b(?:node|switch|director switch) (?:is|went) down"
+                        r"|\bSwitch:? (?!port\b)[\w.-]{2,60} (?:is|went|has gone) (?:down|offline|dead)"
+                        r"|Remov(?:ed port with GUID"
                         r"|(?:ing|ed) (?:switch|node))|not reachable in fabric"
                         r"|\bSwitch:? [\w.-]{2,60}[^\n]{0,70}?(?:unreachable|not responding|is lost)", re.I)),
-    ("back", re.compile(r"\b(?:node|switch|director switch) (?:is|went) up|Discovered new port with GUID", re.I)),
+    ("back", re.compile(r"\b(?:node|switch|director switch) (?:is|went) up"
+                        r"|\bSwitch:? (?!port\b)[\w.-]{2,60} (?:is|went|came|has come) (?:back|up|online)"
+                        r"|Discovered new port with GUID", re.I)),
     ("down", re.compile(r"link (?:went|is|state)? ?(?:changed to )?down|carrier down|to (?:state )?DOWN\b"
                         r"|from up to down|is down \(|IF_DOWN|port (?:is|went) down", re.I)),
     ("up", re.compile(r"link (?:went|is|state)? ?(?:changed to )?up\b|carrier up|to (?:state )?(?:UP|ACTIVE)\b"
@@ -60,7 +65,9 @@ _WHAT = (
     ("errors", re.compile(r"symbol (?:error|bit error|BER)|effective BER|BER [^\n]{0,60}exceed", re.I)),
 )  # fmt: skip
 _PAIR = re.compile(
-    r"\((Switch|Computer|Host|Gateway): ?([^()\n]{1,120}?)\)(?:(?:0x)?[0-9a-f]{16}:?|:)?(\d{1,3})?(?![0-9a-f])", re.I
+    r"\((Switch|Computer|Host|Gateway): ?([^()\n]{1,120}?)\)(?:(?:0x)?[0-9a-f]{16}:?|:)?"
+    r"(\d{1,3}(?![0-9a-f])|(?:mlx\d|bnxt_re|hfi\d|ibp|rocep)\w{1,20})?",
+    re.I,
 )
 _PATH = re.compile(
     r"\b(Switch|Computer|Host): ?([^/\]\[\n\"]{1,80}?)(?: / ([^\]/\n\":]{1,40}?))?(?: / (\d{1,3}))?(?=[\]\"\n:,]|\s*$)"
@@ -72,8 +79,8 @@ _REMOVED = re.compile(
     re.I,
 )
 _SWITCH_GONE = re.compile(  # as somebody retypes UFM: Switch leaf07 (b8:ce:..): Node is down / unreachable
-    r"\bSwitch:? ([\w.-]{2,60})(?: \([^()\n]{0,60}\))?:? {1,2}(?:node |switch )?(?:is |went )?"
-    r"(?:down|unreachable|lost|not responding)",
+    r"\bSwitch:? ([\w.-]{2,60})(?: \([^()\n]{0,60}\))?:? {1,2}(?:node |switch )?"
+    r"(?:is |went |came |has gone |has come )?(?:down|unreachable|lost|not responding|offline|dead|back|up|online)\b",
     re.I,
 )
 _BOTH = re.compile(  # leaf07 port 1 <-> n01 mlx5_2
@@ -198,6 +205,8 @@ def _end(kind: str, name: str, port: str) -> End:
         if re.fullmatch(r"[\d/]{1,12}", rest):
             name = base
         return End(switch=name, port=number)
+    if port and not number:  # (Computer:n01 HCA-1)mlx5_0
+        return End(node=name.split(" ")[0], hca=clean(port), port=1)
     if found := _ADAPTER.match(name):
         return End(node=found[1], hca=found[2], port=number or 1)
     return End(node=name.split(" ")[0], port=number)

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from probes.core import ParseError, lines_of
-from probes.intake.gpu_tables import of_json
+from probes.core import ParseError
 from probes.intake.names import is_address, is_host
+from probes.intake.own_tables import table_in
 from probes.intake.tools import Tool
 from probes.intake.tools.gpu_verdicts import Verdict, Verdicts, findings
 
-MOST, ABOVE = 20_000, 8
+MOST = 20_000
 _NODE = re.compile(r"(?:node|host|machine|server|instance|worker)(?:_?name)?s?", re.I)
 _INDEX = re.compile(r"gpu(?:[ _]?(?:id|index|idx|no|#|nr))?", re.I)
 _LINKS = re.compile(r"(?!.{0,40}(?:err|crc|replay|bw|gb|speed|total|expected)).{0,20}nv-?[ _]?links?", re.I)
@@ -37,16 +37,11 @@ _DOWN = re.compile(
     r"(?:is )?(?:failed|inactive|dead|stopped|down|not running|not started|no|exited|crashed|missing)\b.{0,60}", re.I
 )
 _HANGS = re.compile(
-    r".{0,12}(?:hangs?|hung|time[ds]?[ -]?out|no (?:answer|response|reply)|stuck|d[ -]state|blocked)\b.{0,60}", re.I
+    r".{0,12}(?:hangs?|hung|time[ds]?[ -]?out|no(?: |t )?(?:answer|response|reply)|stuck|d[ -]state|blocked)\b.{0,60}",
+    re.I,
 )
 _COUNT = re.compile(r"(\d{1,2})(?: ?(?:/|of) ?(\d{1,2}))?(?: (?:up|active|gpus?))?(?: ?[!*<(].{0,40})?", re.I)
 Row = dict[str, str]
-
-
-def cells(line: str) -> list[str]:
-    mark = next((one for one in ("|", "\t", ",", ";") if one in line), "")
-    some = line.strip().strip("|").split(mark) if mark else re.split(r"\s{2,40}", line.strip())
-    return [cell.strip().strip("\"'`*") for cell in some]
 
 
 def _tells(name: str) -> bool:
@@ -57,29 +52,17 @@ def _tells(name: str) -> bool:
     )
 
 
+def _is_head(names: Sequence[str], above: str) -> bool:
+    return sum(bool(_NODE.fullmatch(one)) for one in names) == 1 and any(map(_tells, names))
+
+
 def _table(text: str) -> tuple[str, list[Row]]:
     """(the column of nodes, rows) of the first such table."""
-    if text.lstrip()[:1] in "{[":
-        rows = [row for row in of_json(text.lstrip()) if sum(bool(_NODE.fullmatch(one)) for one in row) == 1]
-        rows = [row for row in rows if row.keys() == rows[0].keys() and any(map(_tells, row))]
-        node = next((one for row in rows[:1] for one in row if _NODE.fullmatch(one)), "")
-        return node, [row for row in rows if is_host(row[node]) or is_address(row[node])]
-    names: list[str] = []
-    rows = []
-    for at, line in enumerate(lines_of(text[:1_048_576], 2000)):
-        some = cells(line)
-        if not names:
-            if at > ABOVE:
-                return "", []
-            if sum(bool(_NODE.fullmatch(one)) for one in some) == 1 and any(map(_tells, some)):
-                names = some
-            continue
-        if len(some) == len(names) and len(rows) < MOST and set(line.strip()) - set("-|+:= "):
-            rows.append(dict(zip(names, some, strict=True)))
-        elif rows and line.strip() and set(line.strip()) - set("-|+:= "):
-            break
-    node = next((one for one in names if _NODE.fullmatch(one)), "")
-    return node, [row for row in rows if is_host(row[node]) or is_address(row[node])]
+    table = table_in(text, _is_head, MOST)
+    if table is None:
+        return "", []
+    node = next(one for one in table.heads if _NODE.fullmatch(one))
+    return node, [row for row in table.dicts() if is_host(row[node]) or is_address(row[node])]
 
 
 def _usual(rows: list[Row], name: str) -> int | None:
@@ -131,7 +114,7 @@ def by_node(text: str) -> dict[str, Verdicts]:
 
 
 def fits(head: str, name: str) -> bool:
-    if not re.search(r"gpu|nv-?link|fabric|nvidia-smi|xid", head[:4096], re.I):
+    if not re.search(r"gpu|nv-?link|fabric|nvidia-smi|driver|xid", head[:4096], re.I):
         return False
     _, rows = _table(head)
     return bool(rows) and next(_verdicts(rows), None) is not None

@@ -9,9 +9,7 @@ Logs are read as logs: their lines tell it too, see _log_python.py. Errors: Pars
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import json
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -20,6 +18,7 @@ from probes.catalog._log_python import step_of
 from probes.catalog._replica_facts import NanValue, NanValues
 from probes.core import Finding, clean, lines_of
 from probes.intake.names import named as by_name
+from probes.intake.own_tables import cells, objects
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, mentions, refuse
 
@@ -94,7 +93,8 @@ def named(facts: NanValues, path: str) -> NanValues:
 def _values(text: str) -> Iterator[NanValue]:
     body = text.lstrip()
     if body[:1] == "{" or _LIST.match(body):
-        yield from _objects(body)
+        for said in objects(body, MOST_ROWS):  # transformers' trainer_state.json has a list of them: log_history
+            yield from _row({key: str(value) for key, value in list(said.items())[:200]})
         return
     heads: list[str] = []
     mark = ""
@@ -115,27 +115,19 @@ def _values(text: str) -> Iterator[NanValue]:
             bad = bool(_NAN.fullmatch(told["value"]))
             yield NanValue(told["name"].lower()[:60], step_of(line), int(told["rank"]), bad)
             continue
-        found = next(((cells, sep) for sep in (",", "\t", "|", ";", "  ", " ") if (cells := _head(line, sep))), None)
+        found = next(((names, sep) for sep in (",", "\t", "|", ";", "  ", " ") if (names := _head(line, sep))), None)
         if found is not None:
             heads, mark = found
-        elif heads and len(cells := _cells(line, mark)) == len(heads):
-            yield from _row(dict(zip(heads, cells, strict=True)))
-
-
-def _cells(line: str, mark: str) -> list[str]:
-    text = line.strip().strip("|")
-    if mark == ",":
-        return [cell.strip() for cell in next(csv.reader([text.replace("\0", "")]), [])]
-    parts = re.split(r" {2,80}", text) if mark == "  " else text.split() if mark == " " else text.split(mark)
-    return [part.strip() for part in parts]
+        elif heads and len(row := cells(line, mark)) == len(heads):
+            yield from _row(dict(zip(heads, row, strict=True)))
 
 
 def _head(line: str, mark: str) -> list[str]:
     if mark not in line or not re.search("step|iter|epoch|rank", line, re.I) or _HINT.search(line):
         return []
-    cells = [cell.strip("\"'") for cell in _cells(line, mark)]
-    where = any(_STEP.fullmatch(cell) or _RANK.fullmatch(cell) for cell in cells)
-    return cells if where and len(cells) > 1 and any(_VALUE.fullmatch(cell) for cell in cells) else []
+    heads = cells(line, mark)
+    where = any(_STEP.fullmatch(head) or _RANK.fullmatch(head) for head in heads)
+    return heads if where and len(heads) > 1 and any(_VALUE.fullmatch(head) for head in heads) else []
 
 
 def _row(told: dict[str, str]) -> Iterator[NanValue]:
@@ -147,27 +139,6 @@ def _row(told: dict[str, str]) -> Iterator[NanValue]:
         bad = bool(_NAN.fullmatch(value))
         if bad or _NUMBER.fullmatch(value):
             yield NanValue(clean(key)[:60], _whole(step), _whole(rank), bad)
-
-
-def _objects(body: str) -> Iterator[NanValue]:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        said = None
-    rows: list[object] = []
-    if isinstance(said, list):
-        rows = said[:MOST_ROWS]
-    elif isinstance(said, dict):
-        lists = [one for one in said.values() if isinstance(one, list)]
-        rows = lists[0][:MOST_ROWS] if lists else []  # transformers' trainer_state.json: log_history
-    for row in rows or body.split("\n")[:MOST_ROWS]:
-        if isinstance(row, str):
-            try:
-                row = json.loads(row) if row[:1] == "{" and len(row) < 20_000 else None
-            except (ValueError, RecursionError):
-                continue
-        if isinstance(row, dict):
-            yield from _row({str(key): str(value) for key, value in list(row.items())[:200]})
 
 
 def _whole(text: str) -> int | None:

@@ -11,8 +11,6 @@ Numbers of steps are none of these. Errors: ParseError where no two ranks are to
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from dataclasses import dataclass
 
 from probes.catalog._trace_report import Place, TraceReport
 from probes.core import Finding, clean, lines_of
+from probes.intake.own_tables import cells, objects
 from probes.intake.tools import Tool
 from probes.intake.tools._rank_lines import keyed, spoken
 from probes.intake.tools._text import host_in, mentions, refuse
@@ -125,8 +124,8 @@ def _all_rows(text: str) -> list[_Row]:
 def _rows(text: str) -> Iterator[_Row]:
     body = text.lstrip()
     if body[:1] == "{" or _LIST.match(body):
-        for said in _objects(body):
-            if row := _row({key: str(value) for name, value in said.items() if (key := _key(str(name)))}):
+        for one in _objects(body):
+            if row := _row({key: str(value) for name, value in one.items() if (key := _key(str(name)))}):
                 yield row
         return
     heads: list[str] = []
@@ -137,8 +136,8 @@ def _rows(text: str) -> Iterator[_Row]:
         found = next(((keys, sep) for sep in _MARKS if (keys := _heads(line, sep))), None)
         if found is not None:
             heads, mark = found
-        elif heads and len(cells := _cells(line, mark)) == len(heads) and cells[heads.index("rank")][-1:].isdigit():
-            if row := _row({key: cell for key, cell in zip(heads, cells, strict=True) if key}):
+        elif heads and len(said := cells(line, mark)) == len(heads) and said[heads.index("rank")][-1:].isdigit():
+            if row := _row({key: cell for key, cell in zip(heads, said, strict=True) if key}):
                 yield row
         elif told := _LINE.search(line):
             pairs = {_key(key): value for key, value in keyed(told["rest"]).items()}
@@ -154,47 +153,25 @@ def _heads(line: str, mark: str) -> list[str]:
     """What each column tells; [] where the line is no head of such a table."""
     if mark not in line or "ank" not in line and "ANK" not in line:
         return []
-    cells = _cells(line, mark)
-    if any(cell.rstrip(":,").isdecimal() for cell in cells):
+    heads = cells(line, mark)
+    if any(head.rstrip(":,").isdecimal() for head in heads):
         return []
-    keys = [_key(cell) for cell in cells]
+    keys = [_key(head) for head in heads]
     # "seq" may be a length of sequences, and what is started may be anything: then more must tell of collectives.
-    bare = any(cell.lower() == "seq" for cell in cells) or not {"enqueued", "seq"} & set(keys)
+    bare = any(head.lower() == "seq" for head in heads) or not {"enqueued", "seq"} & set(keys)
     enough = not bare or bool({"op", "state", "group", "completed"} & set(keys))
     return keys if "rank" in keys and any(key in ENTERED for key in keys) and enough else []
 
 
-def _cells(line: str, mark: str) -> list[str]:
-    text = line.strip().strip("|")
-    if mark == ",":
-        return next(csv.reader([text.replace("\0", "")]), [])
-    parts = re.split(r" {2,80}", text) if mark == "  " else text.split() if mark == " " else text.split(mark)
-    return [part.strip() for part in parts]
-
-
-def _objects(body: str) -> Iterator[dict[str, object]]:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        said = None
-    if said is None:  # one object a line
-        for line in body.split("\n")[:MOST_ROWS]:
-            try:
-                one = json.loads(line) if line[:1] == "{" and len(line) < 20_000 else None
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(one, dict):
-                yield one
-        return
-    if isinstance(said, dict):
-        lists = [one for one in said.values() if isinstance(one, list)]
-        by_rank = [
-            one | {"rank": number[1]}
-            for key, one in said.items()
-            if isinstance(one, dict) and (number := re.fullmatch(r"(?:rank[ _-]?)?(\d{1,6})", str(key), re.I))
-        ]
-        said = by_rank or (lists[0] if len(lists) == 1 else [])
-    yield from (one for one in said[:MOST_ROWS] if isinstance(one, dict))
+def _objects(body: str) -> list[dict[str, object]]:
+    """Also an object of objects, each called by its rank."""
+    found = objects(body, MOST_ROWS)
+    by_rank = [
+        one | {"rank": number[1]}
+        for key, one in (found[0].items() if len(found) == 1 else ())
+        if isinstance(one, dict) and (number := re.fullmatch(r"(?:rank[ _-]?)?(\d{1,6})", str(key), re.I))
+    ]
+    return by_rank or found
 
 
 def _key(head: str) -> str:
