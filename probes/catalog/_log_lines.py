@@ -85,7 +85,7 @@ class Line:
 
 _RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})(?:[ @|]([A-Za-z][\w.-]{0,80}))?\]:? ?")
 _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
-_NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
+_NUMBER = re.compile(r"\[(\d{1,7})\](?:: ?|<std(?:out|err)>:? ?)(?=\S)")  # the latter horovodrun
 _MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
 # What collectors and people's own wrappers write before a logger's time or a rank's mark: `[gn-3:0] 2026-...`,
