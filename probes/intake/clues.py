@@ -13,7 +13,9 @@ from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import StackFile
 from probes.intake.hosts import node_of_name
 from probes.intake.names import Named
+from probes.topology.layout import natural
 
+MOST_LOCAL = 16  # ranks of a node, whose GPUs they use
 MOST_THREADS = 4096  # of a dump's entries that are looked at
 
 
@@ -64,6 +66,20 @@ def in_blocks(known: dict[int, str], world: int) -> dict[int, str]:
     if len(set(block.values())) != len(block) or len(known) * 2 < world:
         return {}
     return {rank: block[rank // size] for rank in range(world) if rank not in known and rank // size in block}
+
+
+def blocks(files: Iterable[tuple[str, Named]]) -> dict[str, int]:
+    """{node: what must be added to the numbers of its files}, where several nodes have files of the same numbers: these
+    count on each node. Launchers give ranks to nodes in blocks, mostly in the order of their names."""
+    numbers: dict[str, set[int]] = {}
+    for node, name in files:
+        told = name.rank if name.rank is not None else name.local
+        if node and told is not None and name.child is None:
+            numbers.setdefault(node, set()).add(told)
+    size = 1 + max((max(some) for some in numbers.values()), default=0)
+    if size > MOST_LOCAL or sum(map(len, numbers.values())) == len(set().union(*numbers.values())):
+        return {}
+    return {node: place * size for place, node in enumerate(sorted(numbers, key=natural))}
 
 
 def world_of(reduced: dict[str, Any] | None) -> int | None:

@@ -85,7 +85,8 @@ def of_logs(insides: Iterable[PurePosixPath]) -> set[str]:
         rank = who.rank if who.rank is not None else who.maybe
         word = numbered_word(without_rank(stem(inside.name)) if who.rank is not None else inside.name)
         folder = plain(inside.parent.name) if rank is not None or who.local is not None else ""
-        for name in {word, folder} - {""}:
+        above = {plain(one.name) for one in list(inside.parents)[2:]} if who.attempt is not None else set()
+        for name in ({word, folder} | above) - {""}:
             if may_be_lone(name):
                 ranks.setdefault(name, set()).update(() if rank is None else (rank,))
     told = alike(ranks)

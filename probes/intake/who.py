@@ -17,7 +17,7 @@ from probes.catalog._cluster_facts import Cluster
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
-from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
+from probes.intake.clues import blocks, in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
 from probes.intake.hosts import called, lone_node, node_of_name
 from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem
 from probes.intake.neighbours import beside_known, of_fabric, of_logs, of_names, of_repeated, of_twins
@@ -44,7 +44,9 @@ class Who:
         # A folder of what is of one node, and a log beside it that is called so, are of that node.
         folders = {one.name for one in whole if is_host(one.name) and not is_other(one.name) and one.name[-1].isdigit()}
         hosts |= beside_known((log.inside for log in brought.logs), hosts | folders)
-        self.nodes = nodes_of(brought.folders, hosts, whole) | of_twins(one.inside for one in brought.nodes)
+        tables = (one.inside for one in brought.processes if one.table)
+        twins = of_twins([*(one.inside for one in brought.nodes), *tables])
+        self.nodes = nodes_of(brought.folders, hosts, whole) | twins
         self.nodes -= of_many(one.inside for one in brought.nodes)
         self.called = {folder: called(folder.name, hosts) for folder in self.nodes}
         self.hosts = hosts | set(self.called.values())
@@ -238,7 +240,17 @@ class Who:
             node, said = self.folder_node(inside), self.of_name(inside, pid)
             if node and rank is not None and said is not None and self.names[inside].child is None:
                 found.setdefault(node, set()).add(rank - said)
-        return {node: shifts.pop() for node, shifts in found.items() if len(shifts) == 1}
+        for some in self.brought.processes:  # what torchrun sets for each rank
+            node = self.folder_node(some.inside)
+            for one in some.extracts if node else ():
+                told, local = one.variables.get("RANK"), one.variables.get("LOCAL_RANK")
+                if told is not None and local is not None:
+                    found.setdefault(node, set()).add(told - local)
+        told = {node: shifts.pop() for node, shifts in found.items() if len(shifts) == 1}
+        if found:
+            return told
+        files = [one.inside for one in (*self.brought.logs, *self.brought.stacks)]
+        return blocks((self.folder_node(one), self.names[one]) for one in files)
 
     def _from_names(self) -> None:
         for inside, pid, rank in list(self._claims()):
