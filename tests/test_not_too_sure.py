@@ -136,6 +136,21 @@ def test_a_log_of_several_nodes_is_of_none_in_whose_folder_it_lies(tmp_path: Pat
     assert (found.subject["rank"], found.subject["node"]) == (3, "cn32")
 
 
+def test_the_node_that_torchrun_names_counts_before_the_folder_of_the_launcher(tmp_path: Path) -> None:
+    error = '[rank3]: Traceback (most recent call last):\n[rank3]:   File "/w/t.py", line 4, in <module>\n'
+    block = (
+        "[rank3]: KeyError: 'a'\nRoot Cause (first observed failure):\n[0]:\n  time      : 2026-06-02_04:22:10\n"
+        "  host      : cn32\n  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 5111)\n"
+    )
+    quiet = "[Tue Jun  2 01:00:31 2026] eth0: link up\n"
+    files = {"cn31/job.log": error + block, "cn31/dmesg.txt": quiet, "cn32/dmesg.txt": quiet}
+    assert told(tmp_path, files).subject["node"] == "cn32"
+
+
+def test_a_word_that_is_no_name_before_a_ranks_mark_is_no_node(tmp_path: Path) -> None:
+    assert "node" not in told(tmp_path, {"a.log": f"ERROR: [rank3]: {OUT_OF_MEMORY}"}).subject
+
+
 def test_the_same_numbers_below_two_nodes_count_on_each(tmp_path: Path) -> None:
     error = 'Traceback (most recent call last):\n  File "/w/t.py", line 4, in <module>\nKeyError: "x"\n'
     files = {

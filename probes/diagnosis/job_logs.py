@@ -20,6 +20,7 @@ FAILED = frozenset(("cuda_error", "traceback", "torchrun_failure", "fatal_signal
     "collective_mismatch", "barrier_missed", "setup_missed", "store_closed", "torchrun_signal", "watchdog_ended",
     "agent_signal", "barrier_victim", "store_timeout", "desync", "disk_full", "shm_full",
     "write_cut"))  # fmt: skip
+_CONTAINER = re.compile(r"[0-9a-f]{12}")  # as Docker calls one that nobody gave a name
 _NUMBERED = re.compile(r"(?:node|host|machine|worker|rank)[-_.]?\d{1,5}")  # what people call files by
 STEPS = {"loss", "step_ms", "total", "rate"}  # what a line of a step has and prose about one has not
 SAME_LOG_S = 120.0  # judgement: a step that was under way may still be told
@@ -62,14 +63,17 @@ def add_logs(job: Job, evidence: Evidence) -> None:
             unknown = "" if log.how == GIVEN else event.peer
             known = next((node for node in evidence.nodes if same_host(node, event.peer)), "")
             # Of node3 by the name of its file and gpu-b12 by torchrun the latter counts, where that is a node.
-            view.node = (known if _NUMBERED.fullmatch(view.node) else "") or view.node or known or unknown
+            # What only lies in another node's folder is there because somebody started the job from it.
+            better = known if _NUMBERED.fullmatch(view.node) or _only_in(view, log) else ""
+            view.node = better or view.node or known or unknown
 
 
 def _of_several_nodes(job: Job) -> set[int]:
     """Logs of which ranks of several nodes write: where such a file lies tells of none of them."""
     hosts: dict[int, set[str]] = {}
     for event, log, _ in job.events:
-        if event.rank is not None and (host := str(event.more.get("host", ""))):
+        host = str(event.more.get("host", ""))
+        if event.rank is not None and host and not _CONTAINER.fullmatch(host):
             hosts.setdefault(id(log), set()).add(host)
     return {log for log, names in hosts.items() if len(names) > 1}
 
