@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from probes import catalog, suites
-from probes.core import Capture
+from probes.core import Capture, ParseError
 from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
 from probes.transport import Plan
@@ -56,6 +56,11 @@ def test_a_lost_nvlink_is_named_and_a_whole_node_is_quiet(lab: Lab) -> None:
     assert codes(captures, "whole") == []
     assert codes(captures, "lost") == [("gpu.topo_no_nvlink", 5), ("gpu.nvlink_inactive", 0)]
     nothing_left(lab)
+
+
+def test_what_only_looks_like_a_list_of_gpus_tells_of_no_links() -> None:
+    with pytest.raises(ParseError, match="expected lines 'GPU 0: NAME"):
+        catalog.load()["gpu.nvlink"].parse("GPU 0: forty-two\n" * 50)
 
 
 def test_a_node_without_nvidia_smi_says_so(lab: Lab) -> None:

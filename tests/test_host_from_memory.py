@@ -151,7 +151,7 @@ def test_a_loader_worker_that_was_killed_where_a_group_counts_kills_ran_out_of_m
     assert cause(tmp_path, run__log=log, memory__events=events)[0] == "host.memory_oom_kill"
 
 
-def test_pods_that_count_throttling_are_the_nodes_on_which_they_run(tmp_path: Path) -> None:
+def test_a_quota_is_the_pods_own_and_not_of_the_node_on_which_it_runs(tmp_path: Path) -> None:
     pods = (
         "NAME    READY   STATUS    RESTARTS   AGE   IP           NODE\n"
         "job-0   1/1     Running   0          2h    10.1.1.4     w1\n"
@@ -159,7 +159,7 @@ def test_pods_that_count_throttling_are_the_nodes_on_which_they_run(tmp_path: Pa
     )
     counts = "job-0: nr_periods 41000 nr_throttled 9\njob-1: nr_periods 41000 nr_throttled 39000\n"
     found = cause(tmp_path, pods__txt=pods, stat__txt=counts)
-    assert (found[0], found[1]["node"]) == ("cpu.quota_throttled", "w2")
+    assert (found[0], found[1]["node"]) == ("cpu.quota_throttled", "job-1")
 
 
 # Stacks and profiles as somebody wrote them down

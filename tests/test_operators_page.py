@@ -20,7 +20,7 @@ from tests.support.brought import FIXTURES
 from tests.support.fleets import main, person
 from tests.support.looks import SIZES, at_each_look
 
-TRACE: Path = FIXTURES / "tools" / "kineto_operators_gloo.json"  # rank 0, pid 20932
+TRACE: Path = FIXTURES / "tools" / "kineto_operators_gloo.json"  # rank 0, pid 10684
 FACTS: Any = facts_as_json(kineto_operators.read(TRACE.read_text()))
 
 
@@ -50,7 +50,7 @@ def process(pid: int, rank: int, **more: Any) -> dict[str, Any]:
 def test_the_process_of_a_trace_is_found_by_node_and_pid_then_by_rank(run: SuiteRun) -> None:
     trace = kept(run, "rank.operators", FACTS, file="trace.json")
     told = operators(trace)
-    assert told is not None and (told.pid, told.rank) == (20932, 0)
+    assert told is not None and (told.pid, told.rank) == (10684, 0)
 
     def found() -> tuple[str, int, bool] | None:
         one = process_of(trace, told.pid, told.rank)
@@ -59,17 +59,17 @@ def test_the_process_of_a_trace_is_found_by_node_and_pid_then_by_rank(run: Suite
     assert found() is None
     kept(run, "rank.process", process(4711, 5), node="lab-9")
     assert found() is None, "another rank"
-    kept(run, "rank.process", process(20932, 0), node="lab-8")
-    assert found() == ("lab-8", 20932, True), "the same pid on another node proves nothing: its rank does"
-    kept(run, "rank.process", process(20932, 0), node="lab-4")
-    assert found() == ("lab-4", 20932, False)
+    kept(run, "rank.process", process(10684, 0), node="lab-8")
+    assert found() == ("lab-8", 10684, True), "the same pid on another node proves nothing: its rank does"
+    kept(run, "rank.process", process(10684, 0), node="lab-4")
+    assert found() == ("lab-4", 10684, False)
 
 
 @pytest.mark.django_db
 def test_figures_of_a_process_are_in_words(run: SuiteRun) -> None:
     trace = kept(run, "rank.operators", FACTS, file="trace.json")
-    kept(run, "rank.process", process(20932, 0, swap_bytes=0))
-    one = process_of(trace, 20932, 0)
+    kept(run, "rank.process", process(10684, 0, swap_bytes=0))
+    one = process_of(trace, 10684, 0)
     assert one is not None and dict(one.figures) == {
         "CPU": "100 %",
         "waited for a CPU": "31 %",
@@ -84,10 +84,10 @@ def test_figures_of_a_process_are_in_words(run: SuiteRun) -> None:
 def test_the_page_of_a_trace_shows_its_operators_and_its_process(client: Client, run: SuiteRun) -> None:
     client.force_login(person("ada"))
     trace = kept(run, "rank.operators", FACTS, file="trace.json")
-    kept(run, "rank.process", process(20932, 0))
+    kept(run, "rank.process", process(10684, 0))
     page = client.get(f"/incidents/{run.incident_id}/evidence/{trace.pk}").content.decode()
-    assert "Operators of rank 0 in 45.0 ms" in page and "aten::addmm" in page
-    assert "Its process: rank 0, pid 20932 on lab-4" in page and "waited for a CPU" in page
+    assert "Operators of rank 0 in 4.8 ms" in page and "aten::addmm" in page
+    assert "Its process: rank 0, pid 10684 on lab-4" in page and "waited for a CPU" in page
 
 
 @pytest.mark.browser

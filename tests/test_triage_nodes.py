@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from probes import catalog, suites
 from tests.support.asking import ask, nothing_left
 from tests.support.sshd_nodes import Lab
+from tests.support.wait import until
 
 pytestmark = pytest.mark.needs_root
 TRIAGE = suites.SUITES["triage"]
@@ -51,6 +55,70 @@ def test_a_login_at_its_limit_of_processes_still_tells_what_there_is_room_for(la
     refused = [one.why for one in answers if one.outcome == "failed"]
     assert refused and all("no process could be started" in why or "unavailable" in why for why in refused), refused
     assert any(one.outcome == "ok" for one in answers)
+
+
+def control_group(controller: str, name: str) -> Path:
+    """A control group of this machine with that controller, of either version; skips where none can be made."""
+    root = Path("/sys/fs/cgroup")
+    place = root / name if (root / "cgroup.controllers").exists() else root / controller / name
+    try:
+        place.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error.strerror}")
+    return place
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> Iterator[Callable[[str, Mapping[str, str]], Path]]:
+    """Makes a control group with limits: names of files, the first that is there counts."""
+    made: list[Path] = []
+
+    def make(controller: str, limits: Mapping[str, str]) -> Path:
+        place = control_group(controller, f"golden15-{os.getpid()}-{controller}")
+        made.append(place)
+        there = {file: value for file, value in limits.items() if (place / file).exists()}
+        if not there:
+            pytest.skip(f"this machine has no controller {controller}")
+        for file, value in there.items():
+            (place / file).write_text(value)
+        return place
+
+    yield make
+    for place in made:
+        until(lambda place=place: not (place / "cgroup.procs").read_text(), 20, "the group to be empty")
+        place.rmdir()
+
+
+def test_a_node_whose_control_group_is_full_of_processes_still_answers(
+    lab: Lab, group: Callable[[str, Mapping[str, str]], Path]
+) -> None:
+    """pids.max counts all processes of the group, root's too: three besides sshd's own."""
+    place = group("pids", {"pids.max": "6"})
+    lab.start("full", mounts=f"echo 0 > {place}/cgroup.procs")
+    captures, ends = ask(lab, ["full"], TRIAGE.plan(), node_s=25, run_s=40)
+    answers = [captures["full", name] for name in TRIAGE.probes]
+    assert ends["full"].reason == ""
+    assert {one.outcome for one in answers} <= {"ok", "absent", "failed"}
+    refused = [one.why for one in answers if one.outcome == "failed"]
+    assert refused and all("no process could be started" in why or "unavailable" in why for why in refused), refused
+    assert any(one.outcome == "ok" for one in answers)
+    lab.stop(lab.nodes["full"])
+
+
+def test_a_node_at_its_limit_of_cpu_tells_all_in_time(
+    lab: Lab, group: Callable[[str, Mapping[str, str]], Path]
+) -> None:
+    """A quarter of a CPU for the whole node."""
+    place = group("cpu", {"cpu.max": "25000 100000", "cpu.cfs_quota_us": "25000"})
+    lab.start("slow", mounts=f"echo 0 > {place}/cgroup.procs")
+    began = time.monotonic()
+    captures, ends = ask(lab, ["slow"], TRIAGE.plan(), node_s=25, run_s=40)
+    assert time.monotonic() - began < 30, "the run ends within its deadline"
+    assert ends["slow"].reason == ""
+    told = [captures["slow", name] for name in TRIAGE.probes]
+    assert {one.outcome for one in told} <= {"ok", "absent", "skipped", "timeout"}
+    assert sum(one.outcome in ("ok", "absent") for one in told) > len(told) / 2
+    lab.stop(lab.nodes["slow"])
 
 
 def test_an_own_user_without_rights_is_told_what_it_may_not_see(lab: Lab) -> None:

@@ -155,7 +155,7 @@ def verdict(incident: Incident) -> VerdictView | None:
             DifferenceView(one["says"], [(each["says"], links.get(each["reading"])) for each in one["readings"]])
             for one in differ
         ],
-        speeds=[DifferenceView(one["says"], [("the recorder", links.get(one["reading"]))]) for one in speeds],
+        speeds=[DifferenceView(one["says"], [("evidence", links.get(one["reading"]))]) for one in speeds],
         readings=rested,
     )
 

@@ -157,7 +157,7 @@ class Timings:
 
     def end(self) -> list[LogEvent]:
         found = self._stragglers.end()
-        once = {rank for rank, times in self._times.items() if max(map(len, times.values())) < LEAST}
+        once = {rank for rank, times in self._times.items() if max(map(len, times.values())) == 1}
         listed = len(once) >= LEAST and None not in once and len(once) == len(self._times)  # a line for each rank
         for rank, times in self._times.items():
             count = max(map(len, times.values()))

@@ -64,7 +64,9 @@ def printed_links(text: str) -> NvLinks:
                 gpus[-1][3][kind] = gpus[-1][3].get(kind, 0) + int(found[3])
         elif any(word in line.lower() for word in _NONE):
             gpus[-1][4].append(clean(line)[:120])
-    if not gpus:
+    told = any(speeds or errors or why for _, _, speeds, errors, why in gpus)
+    # People cut UUIDs away: then something of links must stand there.
+    if not gpus or not (told or "(UUID:" in text):
         raise ParseError("nvidia-smi nvlink: expected lines 'GPU 0: NAME (UUID: ...)', found none")
     return NvLinks(tuple(LinkState(n, name, speeds, errors, (why or [""])[0]) for n, name, speeds, errors, why in gpus))
 

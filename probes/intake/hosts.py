@@ -232,6 +232,8 @@ def may_be_lone(name: str) -> bool:
     """Whether it is nothing else that has a number, such as a model, a version or a day."""
     if not _LONE.fullmatch(name) or _MODEL.fullmatch(name) or _HASH.fullmatch(name):
         return False
+    if NOT_NODE.fullmatch(name.rstrip("0123456789")):  # dmesg2: the second look
+        return False
     if (counted := _COUNTED.fullmatch(name)) and counted[1].lower() in _NUMBERED_WORDS:
         return False
     if PART.fullmatch(name) or _GPU_NUMBER.fullmatch(name):

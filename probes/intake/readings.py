@@ -63,7 +63,7 @@ def _owned(events: tuple[Any, ...], was: int | None, now: int | None) -> tuple[A
 
 
 def _of_node(one: NodeFile, who: Who) -> Found:
-    node = who.pods.get(one.host, one.host) or who.whole_node(one.inside)
+    node = one.host or who.whole_node(one.inside)
     return one.ref, dataclasses.replace(one.reading, capture=dataclasses.replace(one.reading.capture, node=node))
 
 

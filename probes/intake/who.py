@@ -108,8 +108,7 @@ class Who:
     def whole_node(self, inside: PurePosixPath) -> str:
         """The node of what is of a node as a whole."""
         near = self._own_folder(inside) or self.name_node(inside) or self.folder_node(inside) or self.beside(inside)
-        near = near or self.job_node() or lone_node(inside)
-        return self.pods.get(near, near)
+        return near or self.job_node() or lone_node(inside)
 
     def job_node(self) -> str:
         """The node on which the whole job runs, "" where there are several or that is not known."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, node_of
+from probes.diagnosis.times import STEP_S, local
 
 FULL = "gpu.out_of_memory"
 LEAST = 2  # steps behind it; judgement: another rank may end its own step before all stand
@@ -53,7 +54,11 @@ def _caught(evidence: Evidence, one: Said) -> bool:
         for step, other, _ in evidence.job.said("progress")
         if other is log and step.rank in (event.rank, None) and step.last_place > event.last_place
     ]
-    return bool(steps) and max(step.count for step in steps) >= LEAST
+    if not steps or max(step.count for step in steps) < LEAST:
+        return False
+    then = local(event.stamp or str(event.more.get("after_stamp", "")))
+    last = max((at for step in steps if (at := local(step.stamp)) is not None), default=None)
+    return then is None or last is None or last - then > STEP_S  # the step that was under way may still end
 
 
 def _signal(text: str) -> str:
