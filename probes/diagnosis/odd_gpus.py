@@ -144,7 +144,7 @@ def _by_ras(evidence: Evidence, odd: Odd) -> int | None:
         for member in largest.members if largest is not None else ():
             gpu = member.nvml if member.nvml is not None else member.gpu
             if member.host == odd.node and gpu == odd.gpu.index:
-                return member.rank
+                return int(member.rank)
     return None
 
 

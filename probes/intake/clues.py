@@ -76,9 +76,10 @@ def blocks(files: Iterable[tuple[str, Named]]) -> dict[str, int]:
         told = name.rank if name.rank is not None else name.local
         if node and told is not None and name.child is None:
             numbers.setdefault(node, set()).add(told)
-    size = 1 + max((max(some) for some in numbers.values()), default=0)
-    if size > MOST_LOCAL or sum(map(len, numbers.values())) == len(set().union(*numbers.values())):
-        return {}
+    every = set().union(*numbers.values())
+    size = 1 + max(every, default=0)
+    if len(numbers) < 2 or size > MOST_LOCAL or len(every) > max(map(len, numbers.values())):
+        return {}  # some of them are of one node alone: they count over all
     return {node: place * size for place, node in enumerate(sorted(numbers, key=natural))}
 
 

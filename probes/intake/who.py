@@ -239,16 +239,9 @@ class Who:
             node, said = self.folder_node(inside), self.of_name(inside, pid)
             if node and rank is not None and said is not None and self.names[inside].child is None:
                 found.setdefault(node, set()).add(rank - said)
-        for some in self.brought.processes:  # what torchrun sets for each rank
-            node = self.folder_node(some.inside)
-            for one in some.extracts if node else ():
-                told, local = one.variables.get("RANK"), one.variables.get("LOCAL_RANK")
-                if told is not None and local is not None:
-                    found.setdefault(node, set()).add(told - local)
-        told = {node: shifts.pop() for node, shifts in found.items() if len(shifts) == 1}
         if found:
-            return told
-        files = [one.inside for one in (*self.brought.logs, *self.brought.stacks)]
+            return {node: shifts.pop() for node, shifts in found.items() if len(shifts) == 1}
+        files = [*(one.inside for one in self.brought.logs), *(one.inside for one in self.brought.stacks)]
         return blocks((self.folder_node(one), self.names[one]) for one in files)
 
     def _from_names(self) -> None:
