@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from probes import catalog
+from probes.catalog._gpu_facts import Gpu, GpuState
 from probes.core import Capture, interpret
 from probes.diagnosis import diagnose, telling
 from probes.diagnosis.core import Seen, seen
+from tests.support.rank_facts import mapped
 
 
 def reading(node: str, probe: str, text: str) -> Seen:
@@ -55,6 +57,20 @@ def test_settings_of_the_machine_are_compared_the_fewest_odd_nodes_first() -> No
 
 def test_what_a_node_does_not_tell_is_no_difference() -> None:
     assert said([settings("a"), settings("b", clocksource="", governors=[], modules=[])]) == []
+
+
+def computing(node: str, *pids: int) -> Seen:
+    """A node whose GPUs hold these processes, one each."""
+    gpus = tuple(Gpu(f"0000:{at:02x}:00", index=at, pids=(pid,)) for at, pid in enumerate(pids))
+    return Seen(f"{node}/gpu.state", node, "gpu.state", "ok", "", GpuState(None, gpus, len(gpus)), ())
+
+
+def test_a_process_that_is_no_rank_and_holds_a_gpu_is_named() -> None:
+    ranks = [mapped("a", [0, 1], 4, pid=100), mapped("b", [2, 3], 4, pid=100)]  # pids are 100 and the rank
+    told = said([*ranks, computing("a", 100, 101), computing("b", 102, 103, 4711)])
+    assert "processes on GPUs that are no ranks: 4711 on GPU 2 on b, none on a" in told
+    other_namespace = said([*ranks, computing("a", 7, 8), computing("b", 9, 10)])
+    assert not any("no ranks" in one for one in other_namespace), "these numbers are a container's"
 
 
 def test_two_kinds_of_machines_are_compared_each_with_its_own() -> None:

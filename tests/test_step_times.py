@@ -113,3 +113,19 @@ def test_megatrons_fastest_and_slowest_times_are_a_table_too() -> None:
     told = next(event for event in read_log(rows * 5)[0] if event.kind == "step_times")
     # The batch generator runs within the forward pass: what is left is the rank's own.
     assert (told.more["data_us"], told.more["own_us"]) == (360_250, 50_250)
+
+
+def test_who_reports_for_all_ranks_is_not_the_one_that_its_lines_tell_of(tmp_path: Path) -> None:
+    busy = {0: 0.41, 1: 0.40, 2: 0.74, 3: 0.42}
+    rows = "".join(
+        f"of rank {rank}: compute={own:.2f}s allreduce={0.8 - own:.2f}s step_time=0.80s\n"
+        for _ in range(4)
+        for rank, own in busy.items()
+    )
+    found = judged(tmp_path, {"worker_rank0.log": rows}).verdict.hypothesis
+    assert (found.cause, found.subject.get("rank")) == (STRAGGLER, 2)
+
+
+def test_a_local_rank_in_the_log_of_one_rank_does_not_move_its_times() -> None:
+    rows = "".join(f"rank 1 here, step {n}: compute=0.40s allreduce=0.10s step_time=0.50s\n" for n in range(5))
+    assert [event.rank for event in read_log(rows, rank=9)[0] if event.kind == "step_times"] == [9]

@@ -16,13 +16,16 @@ from typing import Any
 
 TEXTS = ("log", "message", "msg", "textPayload", "MESSAGE", "line")
 TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime", "_timestamp", "wall_time")  # two of W&B, TensorBoard
+RANKS = ("rank", "global_rank", "world_rank", "rank_id")
+RAISED = ("exc_info", "exception", "exc", "traceback", "stack_trace", "error")  # python-json-logger, structlog, own
 STEPS = ("step", "iteration", "iter", "epoch")
+MOST_ROWS = 60  # of a traceback; a line is read in pieces, no more than so many
 _CUT = re.compile(r'"(?:log|message|msg|textPayload|MESSAGE)" ?: ?"((?:[^"\\]|\\.){1,8000})')
 _ESCAPES = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\r": "\n"}
 
 
 def unwrapped(row: str) -> tuple[str, str] | None:
-    if not any(f'"{name}"' in row[:4096] for name in TEXTS):
+    if not any(f'"{name}"' in row[:4096] for name in TEXTS) and '"level"' not in row[:4096]:
         return _step(row) if any(f'{name}"' in row[:4096] for name in STEPS) else None
     try:
         said = json.loads(row)
@@ -31,12 +34,15 @@ def unwrapped(row: str) -> tuple[str, str] | None:
         return (re.sub(r'\\[nrt"]', lambda part: _ESCAPES[part[0]], found[1]), "") if found else None
     if not isinstance(said, dict):
         return None
-    text = next((said[name] for name in TEXTS if isinstance(said.get(name), str)), None)
+    texts = TEXTS if any(name in said for name in STEPS) else (*TEXTS, "event")  # structlog's, not a row of metrics
+    text = next((said[name] for name in texts if isinstance(said.get(name), str)), None)
     if text is None:
-        return None
-    rank = said.get("rank")
+        return _step(row) if any(name in said for name in STEPS) else None
+    rank = next((said[name] for name in RANKS if name in said), None)
     mark = f"[rank{rank}]: " if isinstance(rank, int) and 0 <= rank < 10**7 and "[rank" not in text[:40] else ""
-    return f"{_time(said)}{mark}{text}", _writer(said)
+    raised = next((said[name] for name in RAISED if isinstance(said.get(name), str)), "")
+    rows = f"{text}\n{raised}" if raised.strip() and raised not in text else text
+    return _time(said) + "\n".join(mark + row for row in rows.split("\n")[:MOST_ROWS]), _writer(said)
 
 
 def _step(row: str) -> tuple[str, str] | None:

@@ -1,7 +1,9 @@
-"""What the numbers are that `srun --label` writes in front of every line: ranks, or launchers of ranks, one a node.
+"""What the numbers are that `srun --label` writes in front of every line (`3: `), or mpiexec -prepend-rank (`[3] `):
+ranks, or launchers of ranks, one a node.
 
 Source   srun(1) --label: "prepend task number to lines of stdout/err"; srun's own line about the end of a task names
-         its node; torch.distributed.elastic prints the host of each failure
+         its node; Hydra's mpiexec -l and Intel MPI's -prepend-rank; torch.distributed.elastic prints the host of each
+         failure
 Units    none
 Shape    labels_of(rows) -> Labels, None where no such numbers stand in front
 Errors   none
@@ -15,12 +17,21 @@ from dataclasses import dataclass, field
 
 MOST_ROWS = 400  # at either end: srun tells of the ends of its tasks last
 MOST_TASKS = 4096
-LABEL = re.compile(r" {0,7}(\d{1,7}): ?")
-_LABELLED = re.compile(r" {0,7}\d{1,7}: ")
+LABEL = re.compile(r" {0,7}\[?(\d{1,7})[:\]] ?")
+_LABELLED = re.compile(r" {0,7}\d{1,7}: |\[(\d{1,7})\] ")
 # `rank 9: ...`, `Rank=3 | ...`: people's own marks. Not "Rank 3: found NaN in", Megatron's, nor a rank and its values
-SPOKEN = re.compile(
+_SPOKEN = re.compile(
     r"(?i:\(?(?:global )?rank[ _=#]{0,2})(\d{1,7})(?:\):?|:|>| \|| -)(?: |$)"
     r"(?!found NaN|\s{0,8}-?\d[\d., ]{0,200}(?:[A-Za-z%/]{1,6})?(?: ?\(.{0,60})?$)"
+)
+# `[Rank 4]`, `[R4]`, `[rank 4/16]` before a line of people's own. In torch's own lines it counts within a group.
+_BRACKETED = re.compile(
+    r"\[(?:(?i:(?:global )?rank[ :=#]{0,2})|[rR])(\d{1,7})(?: ?(?:/|of) ?\d{1,7})?\]:? {0,2}(?=\S|$)"
+)
+_WITHIN = re.compile(r"\[(?i:(?:global[_ ])?rank)[ :=#]{1,2}(\d{1,7})\]")  # behind a logger's level and place
+_OF_TORCH = re.compile(
+    r"NCCL|[Ww]atchdog|onitoredBarrier|ProcessGroup|ollective|Timeout at|dump signal|Found key|failure detected"
+    r"|Child process with PID|Received SIG|ast enqueued|process down"
 )
 _OF_SRUN = ("srun: ", "slurmstepd: ", "$ ", "+ ", "#")
 _LAUNCHER = re.compile(
@@ -53,8 +64,12 @@ def labels_of(rows: Sequence[str]) -> Labels | None:
     some = [row for row in rows if row.strip()]
     some = some if len(some) <= MOST_ROWS * 2 else [*some[:MOST_ROWS], *some[-MOST_ROWS:]]
     said = [row for row in some if not row.startswith(_OF_SRUN)]
-    if len(said) < 2 or sum(bool(_LABELLED.match(row)) for row in said) <= 0.9 * len(said):
+    found = [label for row in said if (label := _LABELLED.match(row))]
+    if len(said) < 2 or len(found) <= 0.9 * len(said):
         return None
+    within = [int(label[1]) for label in found if label[1]]
+    if within and (0 not in within or within == sorted(within)):
+        return None  # of steps, epochs or processes
     hosts: dict[str, str] = {}
     ranks = True
     for row in some:
@@ -67,6 +82,27 @@ def labels_of(rows: Sequence[str]) -> Labels | None:
             if told := _HOST.search(rest) or _NCCL.match(rest):
                 hosts.setdefault(label[1], told[1])
     return Labels(ranks, hosts)
+
+
+def spoken(text: str, of_torch: bool) -> re.Match[str] | None:
+    """Whose line it is, by a rank that people write in front of it. `of_torch`: what torch marks its own lines with
+    stood before, and its ranks in brackets count within a group."""
+    found = _SPOKEN.match(text)
+    if (
+        found is None
+        and text[:1] == "["
+        and not of_torch
+        and (found := _BRACKETED.match(text))
+        and _OF_TORCH.search(text[:400])
+    ):
+        return None
+    return found
+
+
+def within(text: str) -> int | None:
+    """The rank that a logger names behind its level and place."""
+    found = _WITHIN.search(text[:160]) if "ank" in text[:160] else None
+    return None if found is None or _OF_TORCH.search(text[:400]) else int(found[1])
 
 
 def _numbers(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from probes.catalog._log_events import Clock
 from probes.catalog._log_json import unwrapped
-from probes.catalog._log_labels import LABEL, SPOKEN, Labels, ends_of, labels_of
+from probes.catalog._log_labels import LABEL, Labels, ends_of, labels_of, spoken
 from probes.catalog._log_stamps import other_time
 from probes.core import clean
 
@@ -85,8 +85,9 @@ class Line:
 
 _RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})(?:[ @|]([A-Za-z][\w.-]{0,80}))?\]:? ?")
 _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
-_NUMBER = re.compile(r"\[(\d{1,7})\](?:: ?|<std(?:out|err)>:? ?)(?=\S)")  # the latter horovodrun
-_MPI = re.compile(r"\[\d{1,9},(\d{1,7})\]<std(?:out|err)>:? ?")
+_NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
+# mpirun's tags, those of PRRTE (`[prterun-n1-771@1,3]<stderr>:`) and Horovod's, which are the rank alone
+_MPI = re.compile(r"\[(?:(?:[\w.-]{1,80}@)?\d{1,9},)?(\d{1,7})\]<std(?:out|err)>:? ?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
 # What collectors and people's own wrappers write before a logger's time or a rank's mark: `[gn-3:0] 2026-...`,
 # `(gn-3) 0: [2026-...`, `gn-3: 2026-...`, `worker-0 | 2026-...`, `[pod/train-0/main] 2026-...`. A number beside it
@@ -126,6 +127,7 @@ _GLUED = re.compile(
     r"(?<!\]:)(?<!\]: )(?<!\d: )(?<!\d\) )(?=\[rank\d{1,7}\]:(?:\[[IWEF]\d| Traceback))"
     r"|(?<=[^\s\[:])(?=\[[IWEF]\d{3,4} \d\d:\d\d:\d\d\.)"
 )
+_MAY_BE_GLUED = re.compile(r"\[(?:rank\d|[IWEF]\d)")  # begins with its own letter: quick
 
 
 def log_lines(text: str, zone: Zone) -> Iterator[Line]:
@@ -174,7 +176,7 @@ def pieces(row: str, zone: Zone, labels: Labels | None = None) -> Iterator[Line]
     if len(parts) > PIECES:
         parts = parts[: PIECES // 4] + parts[-PIECES // 4 * 3 :]
     for part in parts:
-        for piece in _unglued(part, zone, labels) if "[" in part else [part]:
+        for piece in _unglued(part, zone, labels) if _MAY_BE_GLUED.search(part, 1) else [part]:
             if piece.strip() and count < PIECES:
                 count += 1
                 line = one_line(piece[:LINE_LIMIT], zone, labels)
@@ -223,7 +225,7 @@ def _writer(line: Line, zone: Zone) -> None:
         line.rank, line.host = int(found[1]), found[2] or line.host
     elif found := _ROLE.match(text):  # the launcher's own prefix: a local rank, that only its node can translate
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
-    elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)) or (found := SPOKEN.match(text)):
+    elif (found := _MPI.match(text)) or (found := _NUMBER.match(text)) or (found := spoken(text, bool(line.source))):
         line.rank = int(found[1])
     elif text[:1] == "[" and (found := _NAMED.match(text)):  # [titan] 2026-...
         line.host = line.host or (found[1] if any(c.isdigit() for c in found[1]) else "")

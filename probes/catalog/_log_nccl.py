@@ -16,7 +16,7 @@ import re
 from probes.catalog import _log_nccl_setup
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
-from probes.catalog._log_shapes import first, shape
+from probes.catalog._log_shapes import Shapes, shape
 
 # ibv_wc_status(3), as numbered by libibverbs
 WC_STATUS = (
@@ -188,7 +188,7 @@ _ERRORS = (
     shape("nccl_propagation", " -> ", r"NCCL INFO (?P<where>[\w./-]{1,80}:\d{1,6}) -> (?P<code>\d{1,2})(?= ?\[|$)"),
 )
 
-SHAPES = _ERRORS + _log_nccl_setup.SHAPES
+SHAPES = Shapes(_ERRORS + _log_nccl_setup.SHAPES)
 
 _IB_PARTS = {
     "opcode": re.compile(r"opcode[= ](?:\w{1,40}\()?(\d{1,4})"),
@@ -224,7 +224,7 @@ def _before(text: str) -> str:
 def read(line: Line) -> LogEvent | None:
     """The event of a line of NCCL's, with the node and process that it begins with. A flushed completion, and a
     connection that the other end closed, are marked as consequences."""
-    found = first(SHAPES, line)
+    found = SHAPES.first(line)
     if found is None:
         return None
     text = line.text[:2000]

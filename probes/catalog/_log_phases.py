@@ -24,7 +24,11 @@ _EVALUATED = (
     r"(?P<took>\d{1,6}(?:\.\d{1,6})?) ?(?P<unit>s|sec|secs|seconds)\b(?!/)"
 )
 _RUNTIME = r"(?P<name>eval)_runtime['\"]: {0,2}['\"]?(?P<took>\d{1,6}(?:\.\d{1,6})?)"
-_ANY = tuple(map(re.compile, (_RUNTIME, _PHASE, _EVALUATED)))
+_ANY = (  # each with words of which one stands in every such line: they are looked for first, because that is cheap
+    (("eval_runtime",), re.compile(_RUNTIME)),
+    (("gather", "reduce", "scatter", "broadcast", "barrier", "sync"), re.compile(_PHASE)),
+    (("val",), re.compile(_EVALUATED)),
+)
 FIRST = (shape("phase_time", "eval_runtime", _RUNTIME),)  # before the loss and epoch of its line
 SHAPES = (
     *(shape("phase_time", word, _PHASE) for word in ("ather", "educe", "catter", "roadcast", "arrier", "sync")),
@@ -33,7 +37,9 @@ SHAPES = (
 
 
 def wait_ms(text: str) -> int | None:
-    found = next((one for form in _ANY if (one := form.search(text))), None)
+    small = text.lower()
+    likely = (form for words, form in _ANY if any(word in small for word in words))
+    found = next((one for form in likely if (one := form.search(text))), None)
     if found is None:
         return None
     return round(float(found["took"]) * (1 if found.groupdict().get("unit") == "ms" else 1000))

@@ -16,7 +16,7 @@ from probes.catalog import _log_cuda, _log_launchers, _log_phases, _log_room
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_phases import wait_ms
-from probes.catalog._log_shapes import first, shape
+from probes.catalog._log_shapes import Shapes, shape
 
 NAN_CHECK = "NaN check"
 ENDS_ON_NAN = "ends on NaN"
@@ -191,7 +191,7 @@ _WORDS = (
     *_log_phases.SHAPES,
 )
 
-SHAPES = (
+SHAPES = Shapes(
     _log_cuda.SHAPES + _log_launchers.SHAPES + _CRASHES + _log_room.SHARED + _LOADER + _log_room.DISK + _SYSTEM + _WORDS
 )
 # What ends a process, as faulthandler, srun and the shell name it. signal(7)
@@ -244,7 +244,7 @@ def _ms(number: str, unit: str | None) -> int:
 
 def read(line: Line) -> LogEvent | None:
     """The event of a line of the program's. What ends a process because another failed is marked as a consequence."""
-    found = first(SHAPES, line)
+    found = SHAPES.first(line)
     if found is None:
         return None
     if found.kind == "memlock" and isinstance(kib := found.more.get("kib"), int):

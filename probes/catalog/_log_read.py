@@ -18,6 +18,7 @@ from probes.catalog import _log_nccl, _log_python, _log_torch
 from probes.catalog._log_blocks import Blamed, Chain, Failures, Tracebacks, bare, of_error_file
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_exits import Exits
+from probes.catalog._log_labels import within
 from probes.catalog._log_lines import Line, Zone, log_lines
 from probes.catalog._log_runs import Runs
 from probes.catalog._log_tally import Tally
@@ -38,6 +39,9 @@ _OWN = ("traceback", "cuda_error")
 _AN_ERROR = re.compile(r"\b(?:ERROR|CRITICAL|FATAL|Exception|exception)\b")
 # Ray: where each worker of a job began, and of which worker it tells an exception.
 _PLACED = re.compile(r"\bpid=(\d{1,10})\) world_rank=(\d{1,7})\b")
+_JOINS = re.compile(r"Setting up process group for: .{0,200}?\[rank=(\d{1,7}), world_size=\d")
+# The environment that a program prints of itself. A launcher's has no LOCAL_RANK: there RANK may count nodes.
+_OWN_RANK = re.compile(r"(?<![\w-])RANK[=:] ?(\d{1,7})\b")
 _REMOTE = re.compile(r"\bray::[\w.:<>-]{1,160}\(\) \(pid=(\d{1,10}), ip=([0-9a-f.:]{1,45})")
 _SAID = re.compile(r"(?<!communicator was aborted on )\b(?i:rank)[ =:#]{0,2}(\d{1,7})\b")
 _GPU = re.compile(r"[( ]GPU (\d{1,3})[; ]")
@@ -81,6 +85,7 @@ class LogReader:
         self._raises: int | None = None  # who logged an error just now: the traceback under it is of the same rank
         self._ranks: dict[int, int | None] = {}  # pid -> rank, None where lines differ
         self._remote: tuple[int, str] | None = None  # whose exception Ray tells: pid and node
+        self._says: set[int] = set()  # which rank it is itself, by its environment
         self._because = ""  # the event inside the failure that torchrun is telling, when it is only a consequence
 
     def take(self, line: Line) -> None:
@@ -110,7 +115,7 @@ class LogReader:
             event = dataclasses.replace(event, more={**event.more, "piece": line.piece})
         if event and not (told is not None and event.kind in ("progress", "nan", "checkpoint")):
             self._add(event)
-        if event is None or event.kind == "progress":
+        if event is None or event.kind in ("progress", "phase_time"):
             self._timings.take(line)
         if line.at is not None:
             self._times[line.rank] = line.at
@@ -121,6 +126,8 @@ class LogReader:
 
     def _logged(self, line: Line) -> None:
         """Python's logging.exception() writes its own line with time and rank, and the traceback under it bare."""
+        if line.rank is None and line.stamp:
+            line.rank = within(line.text)
         if line.rank is not None or line.stamp:
             self._raises = line.rank if line.stamp and _AN_ERROR.search(line.text[:200]) else None
         elif self._raises is not None:
@@ -129,9 +136,13 @@ class LogReader:
     def _learn(self, line: Line) -> None:
         """Which process is which rank, wherever a line tells both."""
         placed = _PLACED.search(line.text) if "world_rank=" in line.text else None
-        pid, rank = (int(placed[1]), int(placed[2])) if placed else (line.pid, line.rank)
+        joins = _JOINS.search(line.text) if "world_size=" in line.text else None
+        own = int(joins[1]) if joins and line.rank is None else line.rank
+        pid, rank = (int(placed[1]), int(placed[2])) if placed else (line.pid, own)
         if pid is not None and rank is not None and (pid in self._ranks or len(self._ranks) < MOST_RANKS):
             self._ranks[pid] = rank if self._ranks.get(pid, rank) == rank else None
+        if "LOCAL_RANK" in line.text and len(self._says) < 2 and (says := _OWN_RANK.search(line.text)):
+            self._says.add(int(says[1]))
         if remote := _REMOTE.search(line.text) if "ray::" in line.text else None:
             self._remote = int(remote[1]), remote[2]
         elif line.stamp or line.writer:
@@ -167,7 +178,10 @@ class LogReader:
             self._add(event)
         for event in self._timings.end():
             self.tally.add(event)
-        return owned(by_pids(with_ranks(self.tally.events()), self._ranks))
+        events = self.tally.events()
+        if len(self._says) == 1 and all(event.rank is None for event in events):
+            events = tuple(dataclasses.replace(event, rank=min(self._says)) for event in events)
+        return owned(by_pids(with_ranks(events), self._ranks))
 
 
 def by_pids(events: tuple[LogEvent, ...], ranks: Mapping[int, int | None]) -> tuple[LogEvent, ...]:

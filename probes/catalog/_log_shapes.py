@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import ahocorasick_rs
 
 from probes.catalog._log_events import KINDS, LogEvent
 from probes.catalog._log_lines import Line
@@ -14,6 +16,7 @@ TEXT = 400
 _NUMBERS = frozenset(("seq", "code"))
 _WORDS = frozenset(("op", "peer", "group", "name", "where"))
 _RANKS = re.compile(r"\d{1,7}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _MANY_RANKS = 64
 
 
@@ -88,7 +91,7 @@ def ranks_in(text: str) -> tuple[int, ...]:
 
 def number(text: str) -> int | None:
     """A whole number of at most 18 digits, with a sign; None for anything else."""
-    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else None
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def _plain(text: str) -> str | int:
@@ -96,9 +99,24 @@ def _plain(text: str) -> str | int:
     return clean(text)[:200] if as_number is None else as_number
 
 
-def first(shapes: tuple[Shape, ...], line: Line) -> LogEvent | None:
-    """The event of the first shape that the line has."""
-    return next((found for one in shapes if (found := one.read(line))), None)
+class Shapes:
+    """Shapes that are tried in their order. The needles of all are looked for at once (Aho and Corasick): most lines
+    have none of hundreds."""
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self._shapes = tuple(shapes)
+        places: dict[str, list[int]] = {}
+        for place, one in enumerate(self._shapes):
+            places.setdefault(one.needle, []).append(place)
+        self._places = tuple(places.values())
+        self._needles = ahocorasick_rs.BytesAhoCorasick([needle.encode() for needle in places])
+
+    def first(self, line: Line) -> LogEvent | None:
+        """The event of the first shape that the line has."""
+        text = line.text.encode("utf-8", "surrogatepass")  # an error.json may spell half a character
+        needles = {needle for needle, _, _ in self._needles.find_matches_as_indexes(text, overlapping=True)}
+        places = sorted(place for needle in needles for place in self._places[needle])
+        return next((found for place in places if (found := self._shapes[place].read(line))), None)
 
 
 Reader = Callable[[Line], LogEvent | None]

@@ -18,7 +18,7 @@ import re
 _SCALE = {"us": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0}
 _UNIT = r"(?:us|msec|ms|secs|sec|seconds|s)"
 _TOLD = re.compile(
-    r"([A-Za-z][\w/+.-]{0,40}(?: [A-Za-z][\w/+-]{0,20}){0,3}?)\"?\s{0,2}"
+    r"(?<![A-Za-z])([A-Za-z][\w/+.-]{0,40}(?: [A-Za-z][\w/+-]{0,20}){0,3}?)\"?\s{0,2}"
     rf"([(\[](?:t|{_UNIT})[)\]]|in {_UNIT}(?= ?:))?\s{{0,2}}[:=]?\s{{0,4}}"
     rf"(\d{{1,7}}(?:\.\d{{1,6}})?) ?({_UNIT}(?![\w/])|%)?(?![\w.])"
 )
@@ -79,6 +79,8 @@ def _bare(label: str) -> tuple[str, str]:
     words = label.lower()
     words = words.rpartition("/")[2] if "/" in words and not _OWN.fullmatch(words) else words
     unit = ""
+    if " " not in words and "_" not in words:
+        return words, unit
     for _ in range(3):
         if front := _FRONT.match(words):
             words, unit = words[front.end() :], unit or ("s" if front[1] else "")

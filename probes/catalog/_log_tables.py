@@ -71,7 +71,7 @@ _PER_RANK = re.compile(r"(?i)\b(?:per|by|of each|for each|across) rank\w{0,2}\b[
 _LIST = re.compile(rf"\[\s{{0,4}}({_TIME}(?:[, ]{{1,4}}{_TIME}){{2,4096}})\s{{0,4}}\]")
 _EACH = re.compile(r"\b(?i:rank|r)[ _]?(\d{1,6})[ =:]{1,3}(\d{1,9}(?:\.\d{1,9})?) ?(us|ms|s)?(?![\w.])")
 _LISTED_VALUE = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?: ?(us|ms|s)\b)?")
-Cell = tuple[int, str, str, float]
+Cell = tuple[int | None, str, str, float]  # rank (None: whose log it is), part, name, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class _Head:
     columns: tuple[tuple[int, str, str, float], ...]  # (column, part, name, scale)
     host: int | None = None
     of: tuple[str, str, float] | None = None  # part, name and scale, where the rows are steps
+    own: bool = False  # no column tells the rank, and each row is a step of whoever wrote it
 
 
 class Tables:
@@ -111,7 +112,7 @@ class Tables:
         if (matrix := self._matrix(text)) is not None:
             self._head = matrix
             return []
-        if ("ank" in text or "ANK" in text) and (head := self._headed(text)) is not None:
+        if ("ank" in text or "ANK" in text or "," in text) and (head := self._headed(text)) is not None:
             self._head = head
             return []
         if not set(text) <= set("-=+|: "):  # a rule between head and rows
@@ -145,7 +146,7 @@ class Tables:
             values = [("", one[1], one[2]) for one in _LISTED_VALUE.finditer(listed[1])]
         else:
             values = [(one[1], one[2], one[3]) for one in _EACH.finditer(rest)]
-        cells = [
+        cells: list[Cell] = [
             (int(rank or at), part, "", float(value) * (_SCALE[unit[0]] if unit else scale))
             for at, (rank, value, unit) in enumerate(values)
             if unit or own
@@ -189,7 +190,7 @@ class Tables:
             return None
         rank = next((at for at, name in enumerate(names) if _RANK.fullmatch(name)), None)
         if rank is None:
-            return None
+            return self._of_one(split, names)
         ranks = [_INT.fullmatch(name) for name in names[rank + 1 :]]
         if rank == 0 and all(ranks):
             numbers = tuple(int(found[1]) for found in ranks if found)
@@ -204,16 +205,30 @@ class Tables:
         host = next((at for at, name in enumerate(names) if _HOST.fullmatch(name)), None)
         return _Head(split, len(names), rank, (), tuple(columns), host) if columns else None
 
+    def _of_one(self, split: str, names: list[str]) -> _Head | None:
+        """step,compute_ms,wait_ms: one rank's own table."""
+        if split not in (",", "\t", ";") or not _STEP.fullmatch(names[0]):
+            return None
+        bare = [(at, *unit_of(name)) for at, name in enumerate(names)]
+        columns = tuple((at, part, name, scale) for at, name, scale in bare if (part := self._part_of(name)))
+        return _Head(split, len(names), None, (), columns, own=True) if len({one[1] for one in columns}) > 1 else None
+
     def _row(self, head: _Head, text: str) -> list[Cell] | None:
         cells = _cells(text, head.split)
-        if head.rank is None:
+        if head.rank is None and not head.own:
             return self._of_columns(head, cells)
-        if len(cells) != head.width or not (mine := _INT.fullmatch(cells[head.rank])):
+        mine = _INT.fullmatch(cells[head.rank or 0]) if len(cells) == head.width else None
+        if mine is None:
             return None
-        rank = int(mine[1])
-        if head.host is not None and _NODE.fullmatch(cells[head.host]) and len(self.hosts) < MOST_HOSTS:
+        rank = None if head.own else int(mine[1])
+        if (
+            rank is not None
+            and head.host is not None
+            and _NODE.fullmatch(cells[head.host])
+            and len(self.hosts) < MOST_HOSTS
+        ):
             self.hosts.setdefault(rank, clean(cells[head.host]))
-        found = []
+        found: list[Cell] = []
         for at, part, name, scale in head.columns:
             if (seconds := _seconds(cells[at], scale)) is not None:
                 found.append((rank, part, name, seconds))
@@ -243,7 +258,7 @@ class Tables:
         rank = next((value for key, value in said.items() if _RANK.fullmatch(key)), None)
         if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < 10_000_000:
             return None
-        found = []
+        found: list[Cell] = []
         for key, value in list(said.items())[:64]:
             bare, scale = unit_of(key)
             if _is_time(value) and (part := self._part_of(bare)):

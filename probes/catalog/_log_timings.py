@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from probes.catalog._log_events import LogEvent
@@ -67,13 +67,26 @@ _PAIR = re.compile(
 _PER_STEP = re.compile(  # tqdm, where a step takes long
     r"(?<![\w.])(\d{1,5}\.\d{1,6}) ?(ms|s) ?/ ?(?:it|iter|step|batch)\b"
 )
-_RANK = re.compile(r"(?i)\brank[ =:#]{0,2}(\d{1,7})\b")
+_RANK = re.compile(r"(?i)(?:\b(?<!local )(?<!local_)rank[ =:#]{0,2}|^\W{0,8}r ?)(\d{1,7})\b")
+_R = re.compile(r"\W{0,4}[rR] ?\d{1,7}\b")
 _TABLE = re.compile(r"times across ranks \((ms|s)\):")
 _TIMER = re.compile(r" {0,4}([a-z][\w /-]{2,60}):$")
 _ROW = re.compile(r" {0,8}rank {1,6}(\d{1,7}): (\d{1,9}(?:\.\d{1,6})?)$")
 _MEANT = re.compile(r"(?i:step|iter|epoch|train|batch|s/it|\bit[ :=])")
 _BOTH = re.compile(r"(?:forward|fwd)[-_/+ ]?(?:backward|bwd)")
 _SCALE = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+class _Report:
+    """What somebody's lines tell of the steps of one rank, and the last of them."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.steps: deque[Mapping[str, float]] = deque(maxlen=STEPS)
+
+    def add(self, step: Mapping[str, float], line: Line) -> None:
+        self.line = line
+        self.steps.append(step)
 
 
 class Timings:
@@ -86,6 +99,9 @@ class Timings:
         self._timers: dict[str, str] = {}  # of several timers of one part the first counts: others lie within it
         self._tables = Tables(part_of)
         self._in_tables: set[int | None] = set()
+        # (writer, rank that its lines name) -> what they tell of it. Who names a single rank means itself, perhaps by a
+        # local rank; who names several reports for them.
+        self._reported: dict[tuple[int, int], _Report] = {}
         self._stragglers = Stragglers(part_of)
 
     def take(self, line: Line) -> None:
@@ -102,10 +118,15 @@ class Timings:
             self._unit, self._part = table[1], ""
             return
         cells = self._tables.take(line)
-        for rank, part, timer, seconds in cells or ():
+        for of, part, timer, seconds in cells or ():
+            rank = line.rank if of is None else of
             self._in_tables.add(rank)
             self._add(rank, part, seconds, line, timer)
-        if cells is None and len(text) < 2000 and (line.rank is not None or _MEANT.search(text) or "ank" in text):
+        if (
+            cells is None
+            and len(text) < 2000
+            and (line.rank is not None or _MEANT.search(text) or "ank" in text or _R.match(text))
+        ):
             self._step(line)
 
     def _row(self, line: Line) -> bool:
@@ -138,10 +159,18 @@ class Timings:
             if "data" in more:
                 found = {part: seconds for part, seconds in found.items() if part != "wait"} | more
         if len(found) > 1:
-            marked = {int(number) for number in _RANK.findall(line.text)} if line.rank is None else set()
-            rank = marked.pop() if len(marked) == 1 else line.rank
-            for part, seconds in found.items():
-                self._add(rank, part, seconds, line)
+            marked = {int(number) for number in _RANK.findall(line.text)}
+            one = marked.pop() if len(marked) == 1 else None
+            if line.rank is not None and one is not None:
+                key = line.rank, one
+                if key in self._reported or len(self._reported) < RANKS:
+                    self._reported.setdefault(key, _Report(line)).add(found, line)
+                return
+            self._add_all(line.rank if one is None else one, found, line)
+
+    def _add_all(self, rank: int | None, found: Mapping[str, float], line: Line) -> None:
+        for part, seconds in found.items():
+            self._add(rank, part, seconds, line)
 
     def _add(self, rank: int | None, part: str, seconds: float, line: Line, timer: str = "") -> None:
         if rank not in self._times and len(self._times) >= RANKS:
@@ -157,18 +186,22 @@ class Timings:
 
     def end(self) -> list[LogEvent]:
         found = self._stragglers.end()
+        named = Counter(writer for writer, _ in self._reported)
+        for (writer, rank), report in self._reported.items():
+            for step in report.steps:
+                self._add_all(rank if named[writer] > 1 else writer, step, report.line)
         once = {rank for rank, times in self._times.items() if max(map(len, times.values())) == 1}
         listed = len(once) >= LEAST and None not in once and len(once) == len(self._times)  # a line for each rank
-        for rank, times in self._times.items():
+        for of, times in self._times.items():
             count = max(map(len, times.values()))
-            if count < LEAST and rank not in self._in_tables and not listed:
+            if count < LEAST and of not in self._in_tables and not listed:
                 continue
-            line = dataclasses.replace(self._lines[rank], rank=rank)
+            line = dataclasses.replace(self._lines[of], rank=of)
             parts = _parts(times)
             if self._within() and parts.get("own", 0.0) >= parts.get("data", 0.0):
                 parts["own"] -= parts.get("data", 0.0)
             words = {f"{part}_us": str(round(1e6 * seconds)) for part, seconds in parts.items()}
-            words |= {"peer": self._tables.hosts[rank]} if rank in self._tables.hosts else {}
+            words |= {"peer": self._tables.hosts[of]} if of in self._tables.hosts else {}
             found.append(dataclasses.replace(event("step_times", line, words), count=count))
         return found
 

@@ -16,7 +16,7 @@ from probes.catalog import _log_meeting, _log_wrappers
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_lines import Line
 from probes.catalog._log_runs import BY_PIPE
-from probes.catalog._log_shapes import first, shape
+from probes.catalog._log_shapes import Shapes, shape
 
 HOROVOD = "missing in Horovod"
 BUILT = "built"  # an extension
@@ -53,8 +53,8 @@ _WATCHDOG = (
     shape(  # the same without what stands before it
         "watchdog_status",
         "ast enqueued",
-        rf"^\W{{0,4}}[Ll]ast enqueued(?: NCCL)? work:? (?P<enqueued>-?{_N}), last completed(?: NCCL)? work:? "
-        rf"(?P<completed>-?{_N})",
+        rf"(?:^|\] |: )\W{{0,4}}[Ll]ast enqueued(?: NCCL)? work:? (?P<enqueued>-?{_N}), "
+        rf"last completed(?: NCCL)? work:? (?P<completed>-?{_N})",
     ),
     shape(
         "dump_signal",
@@ -209,12 +209,12 @@ _MISMATCH = (
     shape("hook_order", "mark a variable ready only once"),
 )
 
-SHAPES = _WATCHDOG + _DESYNC + _MISMATCH + _log_wrappers.SHAPES + _log_meeting.SHAPES
+SHAPES = Shapes(_WATCHDOG + _DESYNC + _MISMATCH + _log_wrappers.SHAPES + _log_meeting.SHAPES)
 
 
 def read(line: Line) -> LogEvent | None:
     """The event of a line of torch's, with the process group that the line names."""
-    found = first(SHAPES, line)
+    found = SHAPES.first(line)
     who = _WHO.search(line.text[:600]) if found and "Rank " in line.text else None
     if found is None or who is None:
         return found

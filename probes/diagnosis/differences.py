@@ -49,6 +49,7 @@ def differences_of(evidence: Evidence) -> tuple[Difference, ...]:
             for what, value in values_of(seen.facts):
                 told.setdefault((models.get(seen.node, ""), what), {}).setdefault(seen.node, (value, seen.ref))
     found = [_difference(what, nodes) for (_, what), nodes in told.items()]
+    found.append(_difference("processes on GPUs that are no ranks", _no_ranks(evidence)))
     kinds: dict[str, list[str]] = {}
     for node, model in models.items():
         kinds.setdefault(model, []).append(node)
@@ -56,6 +57,25 @@ def differences_of(evidence: Evidence) -> tuple[Difference, ...]:
         seats = {node: (model, f"{node}/gpu.state") for node, model in models.items()}
         found.append(_difference("model of GPU", seats))
     return tuple(sorted(filter(None, found), key=lambda one: (one.odd, one.what))[:MOST])
+
+
+def _no_ranks(evidence: Evidence) -> dict[str, tuple[str, str]]:
+    """Who else computes on the GPUs of a node: left over from another job, or another user's. Only where the node tells
+    ranks among them: else the numbers are of another PID namespace."""
+    ranks: dict[str, set[int]] = {}
+    for seen in evidence.of("rank.map"):
+        mine = {rank.pid for rank in seen.facts.ranks} | {one.pid for rank in seen.facts.ranks for one in rank.workers}
+        ranks.setdefault(seen.node, set()).update(mine)
+    found = {}
+    for seen in evidence.of("gpu.state"):
+        holders = {pid: gpu for gpu in seen.facts.gpus for pid in gpu.pids}
+        mine = ranks.get(seen.node, set())
+        if not mine & set(holders):
+            continue
+        others = [f"{pid} on GPU {gpu.index if gpu.index is not None else gpu.bus_id}" for pid, gpu in holders.items()
+            if pid not in mine]  # fmt: skip
+        found[seen.node] = (" and ".join(others[:NAMED]) or "none", seen.ref)
+    return found
 
 
 def _difference(what: str, nodes: Mapping[str, tuple[str, str]]) -> Difference | None:

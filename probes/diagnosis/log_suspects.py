@@ -73,7 +73,7 @@ def _idle(evidence: Evidence, waiting: set[int]) -> Iterator[Suspect]:
             busy.add(event.rank)
     idle = {rank: one for rank, one in told.items() if rank not in busy | waiting}
     others = (busy | waiting) - set(idle)
-    if len(idle) > max(1, len(others) // 2):
+    if not others or len(idle) > max(1, len(others) // 2):
         return
     for rank, one in idle.items():
         says = f"rank {rank} had completed all it had enqueued ({one[0].more['enqueued']}) when the others timed out"

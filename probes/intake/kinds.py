@@ -248,7 +248,7 @@ def _json(body: str, name: str) -> Known | Other:
             return Known("dump", "", body.encode("utf-8", "replace"))
         if '"nccl_version"' in head:
             return Known("ras", body)
-        if '"message"' in head and head.count("\n{") < 2:
+        if ('"message"' in head or ('"event"' in head and '"level"' in head)) and head.count("\n{") < 2:
             return Known("log", body)
         if is_table(head):
             return Known("metrics", body)

@@ -130,7 +130,13 @@ class Who:
         found = name.rank if name.rank is not None else name.local if name.local is not None else name.maybe
         if found is None or found == pid:
             return None
-        return found + self.shift.get(self.folder_node(inside), 0)
+        return found + self.shift.get(self._counted_in(inside), 0)
+
+    def _counted_in(self, inside: PurePosixPath) -> str:
+        """Where numbers in names count alike: on a node, or in a folder whose files are called after local ranks."""
+        name = self.names.get(inside)
+        alike = f"{inside.parent}/" if name and name.local is not None and inside.parent.name else ""
+        return self.folder_node(inside) or alike
 
     def of_pid(self, inside: PurePosixPath, pid: int | None) -> int | None:
         """The rank whose process this is, by what some file says."""
@@ -233,14 +239,14 @@ class Who:
                 yield some.inside, some.extracts[0].pid, self.of_pid(some.inside, some.extracts[0].pid)
 
     def _shifts(self) -> dict[str, int]:
-        """Node -> what must be added to numbers in its files' names, where all that can be compared agree."""
+        """Node or folder -> what must be added to numbers in its files' names, where all that can be compared agree."""
         found: dict[str, set[int]] = {}
         for inside, pid, rank in self._claims():
-            node, said = self.folder_node(inside), self.of_name(inside, pid)
-            if node and rank is not None and said is not None and self.names[inside].child is None:
-                found.setdefault(node, set()).add(rank - said)
+            where, said = self._counted_in(inside), self.of_name(inside, pid)
+            if where and rank is not None and said is not None and self.names[inside].child is None:
+                found.setdefault(where, set()).add(rank - said)
         if found:
-            return {node: shifts.pop() for node, shifts in found.items() if len(shifts) == 1}
+            return {where: shifts.pop() for where, shifts in found.items() if len(shifts) == 1}
         files = [*(one.inside for one in self.brought.logs), *(one.inside for one in self.brought.stacks)]
         return blocks((self.folder_node(one), self.names[one]) for one in files)
 

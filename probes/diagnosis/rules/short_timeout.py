@@ -24,7 +24,12 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     limit = min(limits)
     because: list[Said] = []
     signals: list[str] = []
-    late = [one for one in evidence.job.said("watchdog_status") if _ended_after_all(one[0])]
+    gave_up = {one[0].seq for one in waited if one[0].seq is not None}
+    late = [
+        one
+        for one in evidence.job.said("watchdog_status")
+        if _ended_after_all(one[0]) and (not gave_up or one[0].seq in gave_up)  # else it tells of the work before
+    ]
     if late:
         because += late[:2]
         signals.append("ended_after_limit")
