@@ -207,6 +207,8 @@ def one_line(text: str, zone: Zone, labels: Labels | None = None) -> Line:
         line.text, line.writer, line.host = line.text[label.end() :], label[1], labels.hosts.get(label[1], "")
     if host := _HOST.match(line.text):  # pdsh, DeepSpeed's launcher
         line.text, line.writer = line.text[host.end() :], line.writer + host[0]
+        name = host[0].rstrip(": ")
+        line.host = line.host or ("" if name.isalpha() or name.isdigit() else name)  # not ERROR:, no task of srun's
     elif line.text[:1] != "[" and (named := _NAMED.match(line.text)) and (name := named[2] or named[3]) not in _LEVELS:
         line.text, line.writer, line.host = line.text[named.end() :], line.writer + named[0], line.host or name
     for _ in range(6):

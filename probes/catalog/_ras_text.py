@@ -23,7 +23,9 @@ _ROW = re.compile(
 )
 _HEADER = re.compile(r"#\d{1,6}-\d{1,6} \(([0-9a-f]{1,16})\) (MISMATCH|ERROR|INCOMPLETE)\s*$")
 _TOTAL = re.compile(r"(INCOMPLETE|DEAD|TIMEOUT)\s*$")
-_PROCESS = re.compile(r"\s{1,8}Process (\d{1,9}) on node (\S{1,80}) managing GPUs? ([\d,]{1,200})")
+# An address; some releases and wrappers write the name that it has behind it, which counts then.
+_NODE = r"on node (?:[\d.]{7,15} \((?=[A-Za-z]))?([^\s()]{1,80})\)?"
+_PROCESS = re.compile(rf"\s{{1,8}}Process (\d{{1,9}}) {_NODE} managing GPUs? ([\d,]{{1,200}})")
 _DIFFERENT = re.compile(r"\s{1,8}Communicator ranks have different (\w{1,40}) operation counts")
 _MANY = re.compile(
     r"\s{1,8}(\d{1,7}) ranks? (?:ha(?:ve|s) launched up to operation (?P<count>\d{1,18})"
@@ -35,7 +37,7 @@ _RANK = re.compile(
     r"|(?P<none> has not launched any operations)| has status (?P<state>[A-Z]{2,10})"
     r"| reported (?P<error>[A-Za-z ]{3,60}?))? -- (?P<where>.{1,200})"
 )
-_WHERE = re.compile(r"GPU (\d{1,4})(?: \(NVML (\d{1,4})\))? managed by process (\d{1,9}) on node (\S{1,80})")
+_WHERE = re.compile(rf"GPU (\d{{1,4}})(?: \(NVML (\d{{1,4}})\))? managed by process (\d{{1,9}}) {_NODE}")
 _TIMEOUTS = re.compile(r"\s{1,8}Encountered (\d{1,9}) communication timeout")
 
 

@@ -10,7 +10,7 @@ from probes.catalog._log_given import GIVEN
 from probes.catalog._log_runs import ends, run_of
 from probes.diagnosis.cluster import happenings
 from probes.diagnosis.core import Evidence, Seen
-from probes.diagnosis.job import Job
+from probes.diagnosis.job import Job, RankView
 from probes.diagnosis.times import ZONES_S, apart, local
 
 NOBODY = ("", "localhost", "localhost.localdomain", "127.0.0.1")
@@ -20,6 +20,7 @@ FAILED = frozenset(("cuda_error", "traceback", "torchrun_failure", "fatal_signal
     "collective_mismatch", "barrier_missed", "setup_missed", "store_closed", "torchrun_signal", "watchdog_ended",
     "agent_signal", "barrier_victim", "store_timeout", "desync", "disk_full", "shm_full",
     "write_cut"))  # fmt: skip
+_CONTAINER = re.compile(r"[0-9a-f]{12}")  # as Docker calls one that nobody gave a name
 _NUMBERED = re.compile(r"(?:node|host|machine|worker|rank)[-_.]?\d{1,5}")  # what people call files by
 STEPS = {"loss", "step_ms", "total", "rate"}  # what a line of a step has and prose about one has not
 SAME_LOG_S = 120.0  # judgement: a step that was under way may still be told
@@ -42,13 +43,18 @@ def add_logs(job: Job, evidence: Evidence) -> None:
         )
         _where_pods_run(job, evidence, others)
     _apart(job)
+    several = _of_several_nodes(job)
     for event, log, _ in job.events:  # NCCL's lines begin with the node's name
         host = event.more.get("host")
-        if event.rank is not None and isinstance(host, str) and not job.view(event.rank).node:
-            job.view(event.rank).node = next((node for node in evidence.nodes if same_host(node, host)), host)
+        if (
+            event.rank is not None
+            and isinstance(host, str)
+            and (not (view := job.view(event.rank)).node or (id(log) in several and _only_in(view, log)))
+        ):
+            view.node = next((node for node in evidence.nodes if same_host(node, host)), host)
         if event.kind in ("step_times", "slow_rank") and event.rank is not None and event.peer not in NOBODY:
             view = job.view(event.rank)
-            if not view.node or (view.logs == [log] and set(view.refs) == {"rank.log"}):
+            if not view.node or _only_in(view, log):
                 # Of a rank with no file of its own the table's column of nodes tells more than where the table lies.
                 view.node = next((node for node in evidence.nodes if same_host(node, event.peer)), event.peer)
         if event.kind == "torchrun_failure" and len(event.about) == 1 and event.peer not in NOBODY:
@@ -57,7 +63,23 @@ def add_logs(job: Job, evidence: Evidence) -> None:
             unknown = "" if log.how == GIVEN else event.peer
             known = next((node for node in evidence.nodes if same_host(node, event.peer)), "")
             # Of node3 by the name of its file and gpu-b12 by torchrun the latter counts, where that is a node.
-            view.node = (known if _NUMBERED.fullmatch(view.node) else "") or view.node or known or unknown
+            # What only lies in another node's folder is there because somebody started the job from it.
+            better = known if _NUMBERED.fullmatch(view.node) or _only_in(view, log) else ""
+            view.node = better or view.node or known or unknown
+
+
+def _of_several_nodes(job: Job) -> set[int]:
+    """Logs of which ranks of several nodes write: where such a file lies tells of none of them."""
+    hosts: dict[int, set[str]] = {}
+    for event, log, _ in job.events:
+        host = str(event.more.get("host", ""))
+        if event.rank is not None and host and not _CONTAINER.fullmatch(host):
+            hosts.setdefault(id(log), set()).add(host)
+    return {log for log, names in hosts.items() if len(names) > 1}
+
+
+def _only_in(view: RankView, log: RankLog) -> bool:
+    return view.logs == [log] and set(view.refs) == {"rank.log"}
 
 
 def _where_pods_run(job: Job, evidence: Evidence, others: set[str]) -> None:

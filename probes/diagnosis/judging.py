@@ -169,7 +169,7 @@ def _named(one: Hypothesis, names: Mapping[str, str]) -> Hypothesis:
 def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
     """Without what blames another node of the cluster, where the scheduler tells the job's. A name in another form may
     be the same node's, or a server's on which the job depends."""
-    mine = {node.partition(".")[0] for seen in evidence.of("job.nodes") for node in seen.facts.nodes}
+    mine = {node.partition(".")[0] for seen in evidence.of("job.nodes") for node in _nodes(evidence, seen)}
     forms = {re.sub(r"\d+", "#", node) for node in mine}
     if not mine:
         return found
@@ -180,6 +180,16 @@ def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]
         if not node or node in mine or one.ranks or re.sub(r"\d+", "#", node) not in forms:
             kept.append(one)
     return kept
+
+
+def _nodes(evidence: Evidence, seen: Seen) -> tuple[str, ...]:
+    """The nodes of the job: of several jobs of the one whose number stands in the names of logs."""
+    facts = seen.facts
+    if facts.nodes or not facts.jobs:
+        return tuple(facts.nodes)
+    names = " ".join({log.ref.rpartition("/")[2] for log in evidence.of("rank.log")})
+    told = [nodes for number, nodes in facts.jobs.items() if number in re.findall(r"\d{2,12}", names)]
+    return tuple(told[0]) if len(told) == 1 else ()
 
 
 def _placed(one: Hypothesis, nodes: Mapping[str, str]) -> Hypothesis:

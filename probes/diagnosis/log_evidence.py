@@ -33,7 +33,8 @@ def node_of(evidence: Evidence, one: Said) -> str:
     if host and (node := node_called(evidence, host)):
         return node
     if event.rank is not None and (node := evidence.job.view(event.rank).node):
-        return str(node)
+        # A node that such names told is no other name of one that wrote beside it.
+        return host if host and node in evidence.places.writers else str(node)
     return host or seen.node
 
 
@@ -88,6 +89,11 @@ class Places:
         for clock in evidence.of("host.clock"):
             if clock.node:
                 self.ahead.setdefault(clock.node, _ahead(clock.facts))
+
+    @functools.cached_property
+    def writers(self) -> frozenset[str]:
+        """The names in front of lines."""
+        return frozenset(str(event.more["host"]) for event, _, _ in self._evidence.job.events if "host" in event.more)
 
     @functools.cached_property
     def timed(self) -> bool:

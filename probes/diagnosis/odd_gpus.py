@@ -120,6 +120,8 @@ def its_rank(evidence: Evidence, odd: Odd) -> int | None:
     view = next((view for view in evidence.job.ranks.values() if is_of(odd, view)), None)
     if view is not None or odd.gpu.index is None:
         return view.rank if view is not None else None
+    if (seat := _by_ras(evidence, odd)) is not None:
+        return seat
     there = gpus_of(evidence).get(odd.node)
     size = len(there.gpus) if there is not None else 0
     blocks: dict[str, set[int]] = {}
@@ -133,6 +135,17 @@ def its_rank(evidence: Evidence, odd: Odd) -> int | None:
     if len({next(iter(some)) for some in blocks.values()}) < len(blocks):
         return None
     return next(iter(blocks[odd.node])) * size + odd.gpu.index
+
+
+def _by_ras(evidence: Evidence, odd: Odd) -> int | None:
+    """The rank that NCCL itself names with this GPU, in the largest communicator: that of the job."""
+    for seen in evidence.of("nccl.ras"):
+        largest = max(seen.facts.report.communicators, key=lambda one: one.size or len(one.members), default=None)
+        for member in largest.members if largest is not None else ():
+            gpu = member.nvml if member.nvml is not None else member.gpu
+            if member.host == odd.node and gpu == odd.gpu.index:
+                return int(member.rank)
+    return None
 
 
 def is_of(odd: Odd, view: RankView) -> bool:

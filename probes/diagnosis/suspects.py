@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from probes.catalog._log_events import LogEvent
 from probes.catalog._log_torch import HOROVOD
 from probes.catalog._ras_facts import Report
+from probes.catalog._stack_facts import Frame, Thread
 from probes.catalog._stack_waits import Wait
 from probes.diagnosis.collectives import LONG_S, Stall
 from probes.diagnosis.core import Evidence, Reason
@@ -235,7 +236,8 @@ def _by_stack(evidence: Evidence) -> Iterator[Suspect]:
     rank that is elsewhere by recorder and stack is counted once."""
     job: Job = evidence.job
     waits = {rank: view.waits for rank, view in job.ranks.items() if view.stack is not None and view.stack.threads}
-    within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER} or _at_one_line(waits)
+    within = {rank for rank, wait in waits.items() if wait is not None and wait.kind in TOGETHER}
+    within = within or _at_one_line(job, waits)
     outside = [rank for rank in waits if rank not in within]
     proven = standing(evidence)
     sure = proven or all(_works_on(job.ranks[rank]) for rank in outside)
@@ -285,15 +287,21 @@ def _works_on(view: RankView) -> bool:
     )
 
 
-def _at_one_line(waits: Mapping[int, Wait | None]) -> set[int]:
+def _at_one_line(job: Job, waits: Mapping[int, Wait | None]) -> set[int]:
     """Most ranks at one line of the program, of which the tool shows no call below it, while each of the others is in
     something of another kind: they wait in what that line calls."""
     lines = Counter(wait.at for wait in waits.values() if wait is not None and wait.kind == "user code" and wait.at)
     line, count = next(iter(lines.most_common(1)), (None, 0))
     within = {rank for rank, wait in waits.items() if wait is not None and line is not None and wait.at == line}
+    if any((stack := job.ranks[rank].stack) is None or not _is_innermost(stack.main, line) for rank in within):
+        return set()  # a call of a library below it, and none that waits: they compute
     others = [wait for rank, wait in waits.items() if rank not in within]
     told = all(wait is not None and wait.kind not in UNTOLD for wait in others)
     return within if count > max(1, len(others)) and told else set()
+
+
+def _is_innermost(thread: Thread | None, line: Frame | None) -> bool:
+    return thread is not None and bool(thread.frames) and thread.frames[0] == line
 
 
 def _began_between(job: Job, within: set[int]) -> bool:

@@ -19,6 +19,8 @@ def folded(word: str, ruled: bool = False) -> tuple[str, ...]:
     plain = re.sub(r" \(\d{1,6}\)$", "", word)
     if is_node(plain) or (ruled and plain != word and is_host(plain)):
         return (plain,)
+    if ruled and plain != word and (several := plain.split(",")) and f"{plain} ({len(several)})" == word:
+        return tuple(several[:MOST_NODES]) if all(map(is_host, several)) else ()
     if not re.fullmatch(r"[A-Za-z][\w.-]{0,62}\[[\d,-]{1,400}\][\w.,\[\]-]{0,400}", plain):
         return ()
     names = tuple(_unfolded(plain))

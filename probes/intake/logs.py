@@ -139,7 +139,9 @@ def log_file(item: Item, text: str, sure: bool = False) -> LogFile | None:
     placed = _mapped(head) | placed
     marks = {int(number) for number in _MARK.findall(head)}
     of_all = _of_several(head)
-    rank = next(iter(marks)) if len(marks) == 1 else None if marks or of_all else _by_name(place)
+    # One that alone marks its lines, in a file of several processes, is not who wrote the lines without a mark.
+    alone = len(marks) == 1 and len(set(_NCCL.findall(head))) < 2
+    rank = next(iter(marks)) if alone else None if marks or of_all else _by_name(place)
     log = of_file(item.ref, text, rank)
     if not sure and not marks and not _is_log(log, head, place):
         return None

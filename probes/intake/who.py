@@ -44,7 +44,9 @@ class Who:
         # A folder of what is of one node, and a log beside it that is called so, are of that node.
         folders = {one.name for one in whole if is_host(one.name) and not is_other(one.name) and one.name[-1].isdigit()}
         hosts |= beside_known((log.inside for log in brought.logs), hosts | folders)
-        self.nodes = nodes_of(brought.folders, hosts, whole) | of_twins(one.inside for one in brought.nodes)
+        tables = (one.inside for one in brought.processes if one.table)
+        twins = of_twins([*(one.inside for one in brought.nodes), *tables])
+        self.nodes = nodes_of(brought.folders, hosts, whole) | twins
         self.launches = of_launches(brought.insides)
         self.nodes |= set(self.launches)
         self.nodes -= of_many(one.inside for one in brought.nodes)

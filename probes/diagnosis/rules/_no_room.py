@@ -9,6 +9,7 @@ from probes.diagnosis.core import Evidence, Hypothesis
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, node_of, when
 
+SUMMARY = 12  # lines; judgement: what was still held back when it failed
 SHARED = ("/dev/shm", "shared memory", "shm")
 
 
@@ -43,11 +44,19 @@ def told(
             {"node": node} if node else {},
             f"On {node or 'a node'} {what}{f' ({place})' if place else ''}, says {_who(ranks)}",
             tuple(quoted(*one) for one in here[:3]),
-            (signal if number == 0 else "no_room_later",),
+            ("no_room_later",) if number else (signal, *(("steps_after_no_room",) if _went_on(evidence, here) else ())),
             would_change=("room there at the same moment (df, and df -i for names of files)",),
             ranks=ranks,
             nodes=frozenset({node}),
         )
+
+
+def _went_on(evidence: Evidence, here: list[Said]) -> bool:
+    """Whether each log that tells so goes on with its steps: then it was written elsewhere, or was not needed."""
+    last: dict[int, int] = {}
+    for event, log, _ in evidence.job.said("progress"):
+        last[id(log)] = max(last.get(id(log), 0), event.last_place)
+    return all(last.get(id(log), 0) - max(event.line or 0, event.last_place) > SUMMARY for event, log, _ in here)
 
 
 def _who(ranks: frozenset[int]) -> str:

@@ -27,6 +27,7 @@ from probes.diagnosis.log_evidence import (
     whom,
 )
 
+LEAST = 3  # steps; judgement: one that an earlier run wrote may be flushed late
 INTERFACE, BLOCKED = "net.wrong_interface", "net.bootstrap_blocked"
 # Interfaces that lead to no other node: made by container engines, virtual machines, Kubernetes networks, VPNs.
 INSIDE = re.compile(
@@ -42,13 +43,23 @@ NO_INTERFACE = re.compile(r"(?i)no (?:usable )?(?:socket |listening |ip )?interf
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    failed = [one for one in evidence.job.said("bootstrap") if not one[0].secondary]
+    failed = [one for one in evidence.job.said("bootstrap") if not one[0].secondary and not _tried_again(evidence, one)]
     failed += _tries(evidence)
     # A connection that is reset was there: its address led to the peer.
     failed += [one for one in evidence.job.said("gloo_timeout") if address_kind(address(one[0].peer))]
     wrong = list(_interface(evidence, failed))
     yield from wrong
     yield from _blocked(evidence, failed, bool(wrong))
+
+
+def _tried_again(evidence: Evidence, one: Said) -> bool:
+    """Whether the steps of its log all came after it: what was refused was tried again, and the job began."""
+    event, log, _ = one
+    return any(
+        steps.count >= LEAST and (steps.line or 0) > event.last_place > 0
+        for steps, other, _ in evidence.job.said("progress")
+        if other is log
+    )
 
 
 def _tries(evidence: Evidence) -> list[Said]:

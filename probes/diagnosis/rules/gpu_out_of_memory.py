@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import Said
+from probes.diagnosis.log_evidence import Said, node_of
 from probes.diagnosis.times import STEP_S, local
 
 FULL = "gpu.out_of_memory"
@@ -28,9 +28,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if any(word in one[0].text.lower() for word in WORDS) and not _caught(evidence, one)
     ]
     for event, log, seen in full[:1] if all(one[0].rank is None for one in full) else ():
-        node = {"node": seen.node} if seen.node else {}
-        says = f"A rank{f' on {seen.node}' if seen.node else ''} ran out of GPU memory"
-        yield Hypothesis(FULL, node, says, (quoted(event, log, seen),), (_signal(event.text),))
+        node = node_of(evidence, (event, log, seen))
+        says = f"A rank{f' on {node}' if node else ''} ran out of GPU memory"
+        yield Hypothesis(
+            FULL, {"node": node} if node else {}, says, (quoted(event, log, seen),), (_signal(event.text),)
+        )
     for event, log, seen in (one for one in full if one[0].rank is not None):
         view = evidence.job.view(event.rank)
         yield Hypothesis(

@@ -47,7 +47,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _not_loaded(evidence)
     for event, log, seen in evidence.job.said("cuda_error", "traceback"):
         if any(words in event.text for words in TOO_OLD):
-            node = evidence.job.view(event.rank).node if event.rank is not None else seen.node
+            node = node_of(evidence, (event, log, seen))
             reason = quoted(event, log, seen)
             yield _found(node, reason.says, seen.ref, "driver_too_old", event.rank)
     yield from _against_peers(evidence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from probes.catalog._kernel_events import Link
@@ -14,6 +15,7 @@ from probes.diagnosis.times import times_of
 CAUSE = "ib.link_flapping"
 EVENTS = frozenset(("port_event_in_log", "port_error_recovered"))  # what NCCL was told, once
 DOWNS = ("link_downed", "link_down_events_phy")
+STARTS_S = 90.0  # judgement: after a boot, until a scheduler gives the node to a job
 CHANGES = "carrier_changes"  # of /sys/class/net: down and up are one each
 
 
@@ -88,10 +90,18 @@ def _is_up(view: PortView) -> bool:
     return view.facts is None or view.facts.state in ("ACTIVE", None)
 
 
+def _since_boot(stamp: str) -> float:
+    """Seconds from the boot to a line of the kernel's that tells no other time."""
+    found = re.fullmatch(r"\[ {0,8}(\d{1,9}\.\d{1,9})\]", stamp)
+    return float(found[1]) if found else float("inf")
+
+
 def _logged(evidence: Evidence, seen: Seen, link: Link, add: object) -> None:
     downs = max(link.drops, link.count // 2 if link.up else link.drops)
     if not link.up or not downs or times_of(evidence).over(seen.node, link.last_at, link.last):
         return
+    if _since_boot(link.last) < STARTS_S:
+        return  # ports come up and go while drivers and firmware start, before any job
     view = evidence.ports.of_device(seen.node, link.device) or evidence.ports.of_device(seen.node, link.name)
     view = view or PortView(seen.node, link.name or link.device, 1, ref=seen.ref)
     if not _is_up(view):

@@ -36,9 +36,10 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if odd is not None and not behind and (stands or _all_wait(evidence)):
         yield _only_odd(evidence, odd, ("gpu_odd_among_peers", *(("launched_everywhere",) if stands else ())))
     elif odd is not None and odd.spun_at and not behind and not _seen_otherwise(evidence, odd):
-        alike = _stack_as_the_others(evidence, odd)
-        yield _only_odd(evidence, odd, ("gpu_idle_among_spinning", *(("its_stack_as_the_others",) if alike else ())))
-        if not alike:
+        alike, asks = _stack_as_the_others(evidence, odd), _waits_for_it(evidence, odd)
+        more = "its_stack_as_the_others" if alike else "its_rank_waits_for_it" if asks else ""
+        yield _only_odd(evidence, odd, ("gpu_idle_among_spinning", *((more,) if more else ())))
+        if not more:
             yield _its_rank(odd)
 
 
@@ -111,6 +112,8 @@ def _seen_otherwise(evidence: Evidence, odd: Odd) -> bool:
     views = list(evidence.job.ranks.values())
     if any(view.dump is not None for view in views):
         return True
+    if _waits_for_it(evidence, odd):
+        return False
     if any(view.waits is not None for view in views) and not _stack_as_the_others(evidence, odd):
         return True
     if next(evidence.job.said("watchdog_timeout"), None) is not None:
@@ -133,6 +136,13 @@ def _stack_as_the_others(evidence: Evidence, odd: Odd) -> bool:
         return False
     others = [view.waits for view in evidence.job.ranks.values() if view.rank != rank and view.waits is not None]
     return bool(others) and all((one.kind, one.at) == (waits.kind, waits.at) for one in others)
+
+
+def _waits_for_it(evidence: Evidence, odd: Odd) -> bool:
+    """Whether the stack of its rank is in a wait for the device: it asks for work to end, and its GPU does none."""
+    rank = its_rank(evidence, odd)
+    waits = evidence.job.ranks[rank].waits if rank in evidence.job.ranks else None
+    return waits is not None and waits.kind == "device sync"
 
 
 def _all_wait(evidence: Evidence) -> bool:

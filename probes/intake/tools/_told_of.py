@@ -59,6 +59,13 @@ def placed(line: str) -> str:
     return next((word for word in words if may_be_lone(word) and not is_other(word)), "")
 
 
+def told_before(words: str) -> str:
+    """The node of `[03:11] mona: gn31 dropped GPU 5: `, whatever its name is like; "" where several may be meant."""
+    names = [word.partition(".")[0] for word in _WORD.findall(words[-200:]) if any(one.isdigit() for one in word)]
+    found = {name for name in names if may_be_lone(name) and not is_other(name) and not name.startswith("GPU")}
+    return found.pop() if len(found) == 1 else ""
+
+
 def keyed(line: str) -> str:
     """The node that a key names."""
     found = [one for one in _KEYED.findall(line) if is_host(one) and _is_name(one)]

@@ -17,7 +17,7 @@ from probes.intake.tools._text import time_in
 
 _UP = re.compile(
     r"\s{0,4}(\d\d:\d\d(?::\d\d)?)\s{1,4}up\s{1,4}(?:(\d{1,6}) days?,\s{1,4})?"
-    r"(?:(\d{1,2}):(\d\d)|(\d{1,3}) (?:min|hr|sec)\w{0,4}),"
+    r"(?:(\d{1,2}):(\d\d)|(\d{1,3}) (?:min|hr|sec)\w{0,4})(?:,|\s{0,4}$)"
 )
 _PRETTY = re.compile(
     r"(?:up(?:time)?:? )(?:(\d{1,4}) weeks?)?,? ?(?:(\d{1,6}) ?d(?:ays?)?)?,? ?(?:(\d{1,3}) ?h(?:(?:ou)?rs?)?)?"
@@ -52,7 +52,7 @@ def _fits(head: str, name: str) -> bool:
         return True
     if first.startswith("wtmp begins") or (_LOGIN.match(first) and any(map(_LAST.match, lines))):
         return True
-    if _UP.match(first) and "load average" in first:
+    if (up := _UP.match(first)) and ("load average" in first or up.end() >= len(first.rstrip())):
         return len(lines) <= 3 or all(_of_boot(line) for line in lines[1:])
     if len(lines) == 2 and time_in(first) is not None and "uptime" in name.lower():  # `date; uptime -s`
         first = lines.pop()

@@ -49,6 +49,8 @@ _OTHERS = re.compile(r"[,;(] {0,2}(?:but |and )?(?:(?:the |all )?(?:others?|rest
 _OF_GPU = re.compile(
     r"\s{0,8}(?:GPU ?#?\d{1,2}(?!\w|:[0-9a-f]{2}\b)|nvidia-smi\b|xid\b|(?:nvidia-)?fabric ?manager\b)", re.I
 )
+_ROW = re.compile(r"[\s|*-]{0,8}xid ?#?(\d{1,3})\b(?![^\n]{0,300}(?:[\da-f]{2}:[\da-f]{2}|\bGPU[ :#]?\d))", re.I)
+LIST = 3  # judgement: one fault brings seldom more numbers, and who notes them tells where
 _NON_FATAL = re.compile(r"non-?fatal", re.I)
 
 
@@ -71,6 +73,7 @@ def _said(line: str) -> Iterator[tuple[int, Verdict]]:
 def _lines(text: str) -> Iterator[tuple[str, Verdict]]:
     """(node, verdict). Without a node it counts where it begins with a GPU or names a bus: then it is of a tool's
     output or a log that lost its head."""
+    listed = _list_of_numbers(text)
     for line in lines_of(text, LONGEST + 1):
         if (others := _OTHERS.search(line, 16)) is not None:  # what is said of them counts not for this one
             line = line[: others.start()]
@@ -80,8 +83,16 @@ def _lines(text: str) -> Iterator[tuple[str, Verdict]]:
             continue
         for at, verdict in _said(line):
             node = leading(line, at) or node_in(line, at) or placed(line)
-            if node or _OF_GPU.match(line) or (verdict.code == "gpu.xid_written" and _BUS.search(line)):
+            if node or (verdict.code == "gpu.xid_written" and _BUS.search(line)):
                 yield node, verdict
+            elif _OF_GPU.match(line) and not (_ROW.match(line) and (listed or verdict.code != "gpu.xid_written")):
+                yield node, verdict  # what an Xid without a place is called is no second sign
+
+
+def _list_of_numbers(text: str) -> bool:
+    """Whether it explains what Xids mean, one a line, rather than what happened: several, and none has a place."""
+    rows = {row[1] for line in lines_of(text[:LOOKED_AT], LONGEST + 1) if (row := _ROW.match(line))}
+    return len(rows) >= LIST
 
 
 def fits(head: str, name: str) -> bool:

@@ -2,14 +2,14 @@
 
 Source   squeue(1): the column NODELIST, or NODELIST(REASON), comes last by default; scontrol(1): NodeList=
 Shape    facts job.nodes
-Errors   ParseError when it tells no job's nodes, or those of several
+Errors   ParseError when it tells no job's nodes
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from probes.core import Finding, ParseError, lines_of
 from probes.intake.tools import Tool
@@ -23,9 +23,15 @@ _ROW = re.compile(
 )
 
 
+MOST = 1000  # jobs
+
+
 @dataclass(frozen=True, slots=True)
 class JobNodes:
+    """`nodes`: of the one job that it tells. `jobs`: where it tells of several, those of each by its number."""
+
     nodes: tuple[str, ...]
+    jobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def _fits(head: str, name: str) -> bool:
@@ -41,8 +47,10 @@ def read(text: str) -> JobNodes:
             raise ParseError("nodes of a job that was started again: it may have run on others")
         if (job := _JOB.match(block)) and (told := _SHOWN.search(block)) and told[1] != "(null)":
             lists[job[1]] = told[1]
-    if len(lists) != 1:
-        raise ParseError("nodes of a job: none, or those of several jobs")
+    if not lists:
+        raise ParseError("nodes of a job: none")
+    if len(lists) > 1:
+        return JobNodes((), {job: tuple(nodes_in(told)) for job, told in list(lists.items())[:MOST]})
     return JobNodes(tuple(nodes_in(next(iter(lists.values())))))
 
 

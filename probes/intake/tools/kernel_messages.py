@@ -23,7 +23,7 @@ from probes.catalog._kernel_events import KernelLog
 from probes.catalog.host_kernel_log import parse
 from probes.core import ParseError, clean, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._told_of import keyed, leading, node_in
+from probes.intake.tools._told_of import keyed, leading, node_in, told_before
 from probes.intake.when import moment_in
 
 _MESSAGE = re.compile(
@@ -61,6 +61,7 @@ def by_node(text: str) -> dict[str, KernelLog]:
         if advises(line, found.start()):
             continue
         node = node_in(line, found.start()) or leading(line, found.start()) or (above if since <= ABOVE else "")
+        node = node or told_before(line[: found.start()])
         said = _unquoted(line, found.start())
         at = moment_in(line[: found.start()][-400:])
         stamp = f"{datetime.fromtimestamp(at, UTC).isoformat()} {node or 'node'} kernel: " if at and at > DAYS else ""

@@ -13,7 +13,7 @@ import re
 
 from probes.core import ParseError, lines_of
 from probes.intake.tools import Tool, slurm_nodes
-from probes.intake.tools._told_of import node_in
+from probes.intake.tools._told_of import node_in, placed
 from probes.intake.tools.gpu_verdicts import Verdict, Verdicts, findings, known
 
 MOST = 200
@@ -78,7 +78,7 @@ def by_node(text: str) -> dict[str, Verdicts]:
         node = found[1] if (found := re.search(r"(?<!\S)NodeName=(\S{1,120})", line)) else node
         if told := _XID.search(line) or re.search(re.escape(_DCGM), line):
             row = slurm_nodes.ROW.fullmatch(line.strip())
-            for one in slurm_nodes.nodes_in(row[4]) if row else [node or node_in(line, told.start())]:
+            for one in slurm_nodes.nodes_in(row[4]) if row else [node or node_in(line, told.start()) or placed(line)]:
                 rows.setdefault(one, []).append(line)
     return {one: read("\n".join(some)) for one, some in list(rows.items())[:MOST]} or {"": read(text)}
 
