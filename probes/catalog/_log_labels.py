@@ -43,6 +43,13 @@ _MARKED = re.compile(r"\[rank(\d{1,7})\]")
 _ENDED = re.compile(r"srun: error: ([A-Za-z][\w.-]{0,62}): tasks? ([\d,-]{1,200}):")
 _HOST = re.compile(r"host {0,8}: ([A-Za-z][\w.-]{0,62})\s{0,8}$")
 _NCCL = re.compile(r"([A-Za-z][\w.-]{0,62}):\d{1,8}:\d{1,8} \[\d{1,3}\] NCCL ")
+_NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
+# mpirun's tags, those of PRRTE (`[prterun-n1-771@1,3]<stderr>:`) and Horovod's, which are the rank alone
+_MPI = re.compile(r"\[(?:(?:[\w.-]{1,80}@)?\d{1,9},)?(\d{1,7})\]<std(?:out|err)>:? ?")
+_KEYED = re.compile(  # [node_rank=1 local_rank=5 global_rank=13]
+    r"[\[(](?=[^\])\n]{0,80}=)(?:[\w-]{1,24}[=:] ?[\w.-]{1,40}[ ,;|]{1,3}){0,4}(?:global_?)?rank[=:] ?(\d{1,7})"
+    r"(?:[ ,;|]{1,3}[\w-]{1,24}[=:] ?[\w.-]{1,40}){0,4}[\])]:? ?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +120,8 @@ def _numbers(text: str) -> list[str]:
         if first.isdecimal() and (last or first).isdecimal() and len(last or first) < 8:
             found += [str(number) for number in range(int(first), min(int(last or first), int(first) + MOST_TASKS) + 1)]
     return found[:MOST_TASKS]
+
+
+def marked(text: str) -> re.Match[str] | None:
+    """The rank of the job, as a launcher or a logger marks its lines."""
+    return _MPI.match(text) or _NUMBER.match(text) or _KEYED.match(text)

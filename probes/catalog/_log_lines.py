@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from probes.catalog._log_events import Clock
 from probes.catalog._log_json import unwrapped
-from probes.catalog._log_labels import LABEL, Labels, ends_of, labels_of, spoken
+from probes.catalog._log_labels import LABEL, Labels, ends_of, labels_of, marked, spoken
 from probes.catalog._log_stamps import other_time
 from probes.core import clean
 
@@ -85,13 +85,6 @@ class Line:
 
 _RANK = re.compile(r"\s{0,4}\[rank(\d{1,7})(?:[ @|]([A-Za-z][\w.-]{0,80}))?\]:? ?")
 _ROLE = re.compile(r"\[([A-Za-z_][A-Za-z_-]{0,30})(\d{1,4})\]:")
-_NUMBER = re.compile(r"\[(\d{1,7})\]: ?(?=\S)")
-# mpirun's tags, those of PRRTE (`[prterun-n1-771@1,3]<stderr>:`) and Horovod's, which are the rank alone
-_MPI = re.compile(r"\[(?:(?:[\w.-]{1,80}@)?\d{1,9},)?(\d{1,7})\]<std(?:out|err)>:? ?")
-_KEYED = re.compile(  # [node_rank=1 local_rank=5 global_rank=13]
-    r"[\[(](?=[^\])\n]{0,80}=)(?:[\w-]{1,24}[=:] ?[\w.-]{1,40}[ ,;|]{1,3}){0,4}(?:global_?)?rank[=:] ?(\d{1,7})"
-    r"(?:[ ,;|]{1,3}[\w-]{1,24}[=:] ?[\w.-]{1,40}){0,4}[\])]:? ?"
-)
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,62}: (?=\[(?:rank|default)\d{1,7}\]:|\[[IWEF]\d{3,4} \d\d:)")
 # What collectors and people's own wrappers write before a logger's time or a rank's mark: `[gn-3:0] 2026-...`,
 # `(gn-3) 0: [2026-...`, `gn-3: 2026-...`, `worker-0 | 2026-...`, `[pod/train-0/main] 2026-...`. A number beside it
@@ -228,12 +221,7 @@ def _writer(line: Line, zone: Zone) -> None:
         line.rank, line.host = int(found[1]), found[2] or line.host
     elif found := _ROLE.match(text):  # the launcher's own prefix: a local rank, that only its node can translate
         line.rank = zone.ranks.get(int(found[2])) if line.rank is None else line.rank
-    elif (
-        (found := _MPI.match(text))
-        or (found := _NUMBER.match(text))
-        or (found := _KEYED.match(text))
-        or (found := spoken(text, bool(line.source)))
-    ):
+    elif found := marked(text) or spoken(text, bool(line.source)):
         line.rank = int(found[1])
     elif text[:1] == "[" and (found := _NAMED.match(text)):  # [titan] 2026-...
         line.host = line.host or (found[1] if any(c.isdigit() for c in found[1]) else "")
