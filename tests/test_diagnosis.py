@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from probes import catalog
+from probes.catalog._load_facts import Load, Process
 from probes.catalog._log_events import LogEvent
 from probes.core import Finding
 from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judging
@@ -31,13 +33,7 @@ REDUCE = ("all_reduce", 1024)
 
 def test_every_signal_of_a_rule_is_in_the_table_and_the_table_has_no_other() -> None:
     used: set[str] = set()
-    for path in [
-        *RULES.glob("*.py"),
-        RULES.parent / "suspects.py",
-        RULES.parent / "log_suspects.py",
-        RULES.parent / "report_suspects.py",
-        RULES.parent / "well.py",
-    ]:
+    for path in [*RULES.glob("*.py"), *RULES.parent.glob("*suspects.py"), RULES.parent / "well.py"]:
         strings = {n.value for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Constant)}
         used |= strings & set(likelihoods())
     assert used == set(likelihoods())
@@ -202,6 +198,26 @@ def test_facts_come_back_from_the_database_as_what_they_were_and_old_forms_are_n
     assert diagnose([old]).paths["collective-order"].state == "not known"
 
 
+def load_on(node: str, **told: Any) -> Seen:
+    """A look at the CPUs that tells nothing but this."""
+    nothing = {field.name: None for field in dataclasses.fields(Load) if field.default is dataclasses.MISSING}
+    facts = Load(**{**nothing, "processes": (), "quotas": (), "source": "ps", **told})
+    return Seen(f"{node}/host.load", node, "host.load", "ok", "", facts, ())
+
+
+def test_a_list_of_processes_rules_out_no_load_no_quota_and_no_threads() -> None:
+    """Of what was brought only what tells it can rule it out; our own look at a node tells all three."""
+
+    def states(seen: Seen) -> dict[str, str]:
+        steps = diagnose([seen, Seen("a/rank.process", "a", "rank.process", "absent", "", None, ())]).paths
+        return {step.id: step.state for step in steps["process-attribution"].steps}
+
+    who = (Process(7, 1, "python", "S", 3.0, None, True),)
+    assert set(states(load_on("a", processes=who)).values()) == {"not known"}
+    whole = load_on("a", processes=who, load1=1.0, cpus=64, source="proc")
+    assert set(states(whole).values()) == {"ruled out"}
+
+
 def test_not_known_is_never_ruled_out() -> None:
     def state(*seen: Seen) -> str:
         steps = diagnose(seen).paths["clock-offset"].steps
@@ -209,7 +225,7 @@ def test_not_known_is_never_ruled_out() -> None:
 
     ok = Seen("a/host.clock", "a", "host.clock", "ok", "", object(), ())
     dead = Seen("b/host.clock", "b", "host.clock", "unreachable", "no route", None, ())
-    other = Seen("c/host.load", "c", "host.load", "ok", "", object(), ())
+    other = load_on("c")
     finding = Finding("host.clock_offset", "warn", "the clock is 0.3 s ahead", {})
     off = Seen("b/host.clock", "b", "host.clock", "ok", "", object(), (finding,))
     assert state(ok) == "ruled out"
@@ -295,7 +311,7 @@ def test_nodes_that_gave_no_answer_are_the_headline_where_nothing_else_is_known(
     def says(*seen: Seen) -> str:
         return diagnose(seen, ["a", "b"]).verdict.hypothesis.says
 
-    load = Seen("a/host.load", "a", "host.load", "ok", "", object(), ())
+    load = load_on("a")
     assert says(load, silent("b", "host.load")) == "b did not answer: what is there is not known"
     assert says(silent("a", "host.load"), silent("b", "host.load")) == "No node answered: nothing is known"
     assert says(load) == "The evidence does not decide", "b may still answer"

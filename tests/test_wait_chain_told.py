@@ -33,7 +33,7 @@ def chains(*seen: Seen) -> list[list[str]]:
                 "Ranks 0 and 2 wait in collective #41 (all_reduce [8320] Float) of default_pg",
                 "Rank 1 never entered it",
                 "It is stopped (state T), in do_signal_stop",
-                "Its own line: main (train.py:99), called by <module> (train.py:148)",
+                "Rank 1's own line: main (train.py:99), called by <module> (train.py:148)",
             ],
         ),
         (
@@ -42,8 +42,8 @@ def chains(*seen: Seen) -> list[list[str]]:
                 "Ranks 0 and 2 wait in collective #14 (all_reduce [8320] Float) of default_pg",
                 "Rank 1 never entered it",
                 "Its main thread is in data loader: _MultiProcessingDataLoaderIter._try_get_data (dataloader.py:1291)",
+                "Rank 1's own line: main (train.py:106), called by <module> (train.py:148)",
                 "2 of its 2 loader workers are at TokenDataset.__getitem__ (train.py:28)",
-                "Its own line: main (train.py:106), called by <module> (train.py:148)",
             ],
         ),
         (
@@ -51,7 +51,7 @@ def chains(*seen: Seen) -> list[list[str]]:
             [
                 "Ranks 0 and 2 wait in collective #6 (all_reduce [1024] Float) of default_pg",
                 "Rank 1 runs broadcast [16] Float in its place",
-                "Its own line: main (train.py:62), called by <module> (train.py:148)",
+                "Rank 1's own line: main (train.py:62), called by <module> (train.py:148)",
             ],
         ),
         (

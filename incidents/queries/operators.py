@@ -46,13 +46,15 @@ class Operators:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """`figures`: (name, value) of what its node told. `by_rank`: found by its rank, since no pid is known or fits."""
+    """`figures`: (name, value) of what its node told. `by_rank`: found by its rank alone; `said_pid`: the pid that the
+    trace tells instead, as of a process in a container, or of another run's."""
 
     reading: Reading
     pid: int
     rank: int
     figures: tuple[tuple[str, str], ...]
     by_rank: bool
+    said_pid: int | None = None
 
 
 def operators(reading: Reading) -> Operators | None:
@@ -102,7 +104,7 @@ def process_of(reading: Reading, pid: int | None, rank: int | None) -> Process |
             if same_node and pid is not None and row["pid"] == pid and rank in (None, row["rank"]):
                 return Process(look, row["pid"], row["rank"], tuple(_figures(row)), by_rank=False)
             if found is None and rank is not None and row["rank"] == rank:
-                found = Process(look, row["pid"], row["rank"], tuple(_figures(row)), by_rank=True)
+                found = Process(look, row["pid"], row["rank"], tuple(_figures(row)), by_rank=True, said_pid=pid)
     return found
 
 

@@ -17,6 +17,9 @@ from probes.diagnosis.core import Evidence, Reason, Seen
 FROZEN = ("do_freezer_trap", "__refrigerator", "refrigerator")  # kernel/freezer.c, kernel/signal.c
 
 
+OF_WORKERS = "rank.stack of workers"  # in `refs`: the reading of its loader workers' stacks
+
+
 @dataclass(slots=True)
 class RankView:
     """One rank. Each part is None, or empty, where no probe told it; `refs` names the reading of each part."""
@@ -214,10 +217,12 @@ def _stack(job: Job, seen: Seen, stack: ProcessStack) -> None:
     view = job.known(seen, stack.rank)
     if stack.worker:
         view.worker_stacks.append(stack)
+        view.refs.setdefault(OF_WORKERS, seen.ref)
         return
     _seen_as(job, seen, stack.rank, stack.pid)
     if view.stack is None or (not view.stack.threads and stack.threads):
         view.stack = stack
+        view.refs["rank.stack"] = seen.ref  # not that of a worker's file, which may have come first
         view.pid = view.pid or stack.pid
 
 

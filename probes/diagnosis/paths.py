@@ -193,6 +193,25 @@ def _arrivals(evidence: Evidence) -> bool:
     return not dumps or any(timed)
 
 
+def _load_told(evidence: Evidence) -> bool:
+    """Who runs, and how much of the CPUs that is: a list of processes alone tells neither."""
+    loads = [seen.facts for seen in evidence.of("host.load")]
+    return not loads or any(one.processes and (one.load1 is not None or one.cpu or one.cpus) for one in loads)
+
+
+def _cpus_told(evidence: Evidence) -> bool:
+    """How many CPUs there are."""
+    told = [seen.facts.cpus for probe in ("host.load", "host.settings") for seen in evidence.of(probe)]
+    return not told or any(cpus is not None for cpus in told)
+
+
+def _quota_told(evidence: Evidence) -> bool:
+    """Whether anything looked at control groups: our own probes do, a list of processes does not."""
+    loads, groups = list(evidence.of("host.load")), list(evidence.of("rank.process"))
+    told = any(seen.facts.quotas or seen.facts.source.startswith(("proc", "psutil")) for seen in loads)
+    return not (loads or groups) or told or any(seen.facts.cgroups for seen in groups)
+
+
 def _sanitized(evidence: Evidence) -> bool:
     settings = (view.place.visible for view in evidence.job.ranks.values() if view.place is not None)
     return any("TORCH_CUDA_SANITIZER" in one for one in settings)
@@ -213,6 +232,9 @@ SETTLES: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
         _arrivals,
         "recorders do not tell how long collectives ran: TORCH_NCCL_ENABLE_TIMING=1, set before the start, lets them",
     ),
+    "load": (_load_told, "what was brought tells no load of the CPUs: top -b -n 1 would"),
+    "cpus": (_cpus_told, "what was brought does not tell how many CPUs there are: nproc, or top -b -n 1, would"),
+    "quota": (_quota_told, "what was brought tells no control group: cpu.max and cpu.stat of the ranks' would"),
     "sanitizer": (_sanitized, "nothing looked: TORCH_CUDA_SANITIZER=1, set before the start, makes torch look, slowly"),
 }
 
@@ -256,5 +278,5 @@ def _missing(probe: str, missing: int, evidence: Evidence, files: bool) -> str:
         return f"{probe} has not answered yet on {missing} of {count} nodes"
     what = BROUGHT.get(probe, probe)
     if any(not one.node for one in evidence.all_of(probe)):
-        return f"no file says of which node what was brought is: {what}, in a folder with the node's name, would"
+        return f"these files name no node: bring {what} of each node in a folder that has its name"
     return f"told of {count - missing} of {count} nodes: {what} of the others would tell"

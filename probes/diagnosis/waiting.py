@@ -16,7 +16,7 @@ from probes.catalog._stack_facts import Frame, ProcessStack
 from probes.catalog._stack_waits import of_program, waits_in
 from probes.core import clean
 from probes.diagnosis.core import Evidence
-from probes.diagnosis.job import RankView
+from probes.diagnosis.job import OF_WORKERS, RankView
 from probes.diagnosis.stalls import Stall
 from probes.diagnosis.suspects import Suspect, ranks_said
 
@@ -71,7 +71,8 @@ def _odd(evidence: Evidence, stall: Stall) -> Iterator[Link]:
         view = evidence.job.view(rank)
         yield Link("rank", f"{view.headline} runs {ran} in its place", view.ref("rank.flight_recorder"))
         if (wait := view.waits) is not None and wait.at is not None and view.stack is not None:
-            yield Link("line", f"Its own line: {_with_callers(view.stack, wait.at)}", view.ref("rank.stack"))
+            says = f"{view.headline}'s own line: {_with_callers(view.stack, wait.at)}"
+            yield Link("line", says, view.ref("rank.stack"))
 
 
 def _links(evidence: Evidence, one: Suspect) -> Iterator[Link]:
@@ -114,13 +115,13 @@ def _of_rank(view: RankView) -> Iterator[Link]:
         call = f": {wait.frame.short}" if wait.frame is not None else ""
         named = wait.op if wait.op and wait.kind in ("collective", "p2p", "barrier") else str(wait.kind)
         yield Link("call", f"Its main thread is in {named}{call}", ref)
+    if wait is not None and wait.at is not None:
+        yield Link("line", f"{view.headline}'s own line: {_with_callers(stack, wait.at)}", ref)
     if holder is not None and holder is not stack.main and holder.frames:
         name = f" {holder.name}" if holder.name else ""
         yield Link("call", f"Its thread{name} holds the interpreter's lock: {holder.frames[0].short}", ref)
     if wait is not None and wait.kind in ("data loader", "loader idle"):
-        yield from _workers(view.worker_stacks, ref)
-    if wait is not None and wait.at is not None:
-        yield Link("line", f"Its own line: {_with_callers(stack, wait.at)}", ref)
+        yield from _workers(view.worker_stacks, view.refs.get(OF_WORKERS, ref))
 
 
 def _workers(stacks: Sequence[ProcessStack], ref: str) -> Iterator[Link]:

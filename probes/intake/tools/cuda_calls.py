@@ -157,7 +157,9 @@ def _torch_rows(text: str) -> list[tuple[str, float, int]]:
 
 
 def findings(facts: CudaCalls) -> list[Finding]:
-    share = 100 * facts.sync_ns / facts.total_ns if facts.total_ns else 0.0
+    if not facts.total_ns:
+        return []
+    share = 100 * facts.sync_ns / facts.total_ns
     return [
         Finding("rank.cuda_calls", "info", f"{share:.0f} % of the time in CUDA calls is waiting for the device", {})
     ]

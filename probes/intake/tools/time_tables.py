@@ -193,6 +193,8 @@ def _totals(text: str) -> Iterator[float]:
 
 
 def findings(facts: TimeShares) -> list[Finding]:
+    if not facts.data:
+        return []
     return [Finding("rank.time_shares", "info", f"{100 * facts.share:.0f} % of the time is {facts.data}", {})]
 
 
