@@ -23,7 +23,7 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 # What a probe can get stuck on. Probes that share "driver" run one after another, and none of them runs after
 # one of them hung: every further call would hang on the same kernel lock.
-Touches = Literal["proc", "kernel-log", "disk", "network", "driver"]
+Touches = Literal["proc", "process", "kernel-log", "disk", "network", "stack", "driver"]
 
 
 class ParseError(ValueError):
@@ -150,6 +150,7 @@ class Probe(Generic[F]):
     timeout_s: float = 5.0
     max_bytes: int = 262_144
     touches: Touches = "proc"
+    cost: str = ""  # CPU time of one run, beyond the runner's own; where it was measured: see docs/probes.md
     needs: str = ""  # the right or tool it needs beyond a plain login, in plain words
     wants_pings: bool = False  # the controller adds its clock exchange on the open channel to the capture
     brings: tuple[ModuleType, ...] = ()  # modules that `collect` calls by their last names; sent with it, in this order

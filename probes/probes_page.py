@@ -20,7 +20,10 @@ HEAD = """# Probes
 A probe is one question to one node. It only reads; `rank.flight_recorder_trigger` alone asks ranks to write something.
 Its answer has one of eight outcomes: `ok`; `absent`, the thing does not exist there; `denied`, a right is missing;
 `failed`, it could not be read; `timeout` and `hung`, the node did not answer in time (`hung`: not even when its child
-was killed); `unreachable`; `skipped`, the same driver hung before. How to write one: [add a probe](add-a-probe.md).
+was killed); `unreachable`; `skipped`, the same driver hung before. What "fails with" names ends as `failed`. Probes of
+a suite run side by side, six at a time. `cost` is the CPU time of one run, beside the 33 ms of the runner itself, with
+8 ranks of plain Python on a virtual machine of 2 cores without GPUs and adapters. How to write one:
+[add a probe](add-a-probe.md).
 
 ## Suites
 
@@ -28,7 +31,9 @@ was killed); `unreachable`; `skipped`, the same driver hung before. How to write
 |---|---|---|---|
 """
 TOUCHES = {
-    "proc": "files of the kernel",
+    "proc": "files of the kernel below /proc and /sys",
+    "process": "another process, without stopping it: its memory, or the server that it runs for this",
+    "stack": "the lock of the network stack: each interface is asked by a process of its own",
     "kernel-log": "the kernel log",
     "disk": "disks",
     "network": "the network",
@@ -53,6 +58,7 @@ def _section(probe: Probe[object]) -> str:
         ("source", told.get("Source", "")),
         ("units", told.get("Units", "")),
         ("touches", TOUCHES[probe.touches]),
+        ("cost", probe.cost),
         ("needs", probe.needs or "a plain login"),
         ("at most", f"{probe.timeout_s:g} s, {probe.max_bytes // 1024} KiB"),
         ("fails with", told.get("Errors", "")),

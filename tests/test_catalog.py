@@ -75,6 +75,7 @@ def test_a_probe_keeps_the_rules_of_the_house(probe: Probe[Any]) -> None:
     assert own.splitlines()[0].endswith("?"), "the first line is the question it answers"
     assert probe.question.endswith("?")
     assert probe.by_hand, "what a person would type to see the same"
+    assert probe.cost, "what one run costs the node, or why nobody measured it"
     cases = [path.stem for path in (FIXTURES / probe.name).glob("*.out")]
     assert len(cases) >= 3, f"recorded outputs: {cases}; at least a healthy, a broken and a garbled one"
     assert sorted(cases) == sorted(path.stem for path in (FIXTURES / probe.name).glob("*.json"))

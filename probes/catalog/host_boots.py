@@ -50,4 +50,5 @@ PROBE = Probe(
     collect=_collect,
     by_hand="uptime -s; last -x reboot shutdown",
     timeout_s=2.0,
+    cost="1 ms",
 )

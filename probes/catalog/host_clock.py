@@ -173,4 +173,5 @@ PROBE = Probe(
     by_hand="chronyc -n tracking || ntpq -n -c rv || timedatectl show",
     timeout_s=4.0,
     wants_pings=True,
+    cost="17 ms",
 )

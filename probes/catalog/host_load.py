@@ -159,4 +159,5 @@ PROBE = Probe(
     collect=_collect,
     by_hand="tail -v -n +1 /proc/pressure/* /proc/loadavg /proc/meminfo; cat /sys/fs/cgroup/cpu.stat",
     timeout_s=5.0,
+    cost="12 ms",
 )

@@ -163,4 +163,5 @@ PROBE = Probe(
     by_hand="lspci -Dvvv",
     timeout_s=4.0,
     max_bytes=1_048_576,
+    cost="3 ms",
 )

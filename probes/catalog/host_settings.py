@@ -151,4 +151,5 @@ PROBE = Probe(
     timeout_s=5.0,
     max_bytes=524_288,
     needs="for ranks: root or the login of the user who trains",
+    cost="14 ms",
 )

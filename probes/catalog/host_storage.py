@@ -152,4 +152,5 @@ PROBE = Probe(
     timeout_s=6.0,
     max_bytes=524_288,
     touches="disk",
+    cost="14 ms",
 )

@@ -128,4 +128,5 @@ PROBE = Probe(
     by_hand="cat /proc/driver/nvidia/version; modinfo -F version nvidia; pip list; cat /sys/class/infiniband/*/fw_ver",
     timeout_s=6.0,
     needs="for NCCL and torch: root or the login of the user who trains",
+    cost="15 ms",
 )

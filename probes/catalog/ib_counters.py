@@ -140,4 +140,6 @@ PROBE = Probe(
     collect=_collect,
     by_hand="ethtool -S DEVICE; sleep 1; ethtool -S DEVICE",
     timeout_s=5.0,
+    touches="stack",
+    cost="14 ms",
 )

@@ -142,4 +142,5 @@ PROBE = Probe(
     timeout_s=9.0,
     max_bytes=1_572_864,
     touches="network",
+    cost="25 ms where no RAS answers",
 )

@@ -174,4 +174,5 @@ PROBE = Probe(
     collect=_collect,
     by_hand="ip -d addr; ethtool DEVICE; ethtool -a DEVICE; dcb pfc show dev DEVICE",
     timeout_s=4.0,
+    cost="5 ms",
 )

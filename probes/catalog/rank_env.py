@@ -41,4 +41,5 @@ PROBE = Probe(
     timeout_s=6.0,
     max_bytes=2_097_152,
     needs="root or the login of the user who trains: environments of others are hidden",
+    cost="15 ms",
 )

@@ -105,4 +105,6 @@ PROBE = Probe(
         _flight_recorder_collect,
         _flight_recorder_ask,
     ),
+    touches="process",
+    cost="not measured: each rank writes its dump once",
 )

@@ -41,4 +41,5 @@ PROBE = Probe(
     max_bytes=2_097_152,
     brings=(_rank_sample,),
     needs="root or the login of the user who trains: environments of others are hidden",
+    cost="24 ms",
 )

@@ -104,4 +104,6 @@ PROBE = Probe(
     needs="root or CAP_SYS_PTRACE, or the login of who trains and ptrace_scope 0; py-spy, which can be sent",
     brings=(_rank_reach, _rank_stack_collect, _rank_profile_collect),
     attachments=("py-spy",),
+    touches="process",
+    cost="1.3 s: py-spy samples each rank for three seconds",
 )
