@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.looks import SIZES, at_each_look
+from tests.support.pages import evidence_of_file
 
 pytestmark = pytest.mark.browser
 # Recorded by py-spy record --gil of a program with two busy threads beside the one that trains.
@@ -21,13 +22,7 @@ def test_a_profile_is_drawn_and_a_call_can_be_looked_at_alone(
     visit: Any, signed_in_state: Any, check_accessibility: Any, size: str, scheme: str
 ) -> None:
     page = visit(storage_state=signed_in_state, viewport=SIZES[size], color_scheme=scheme)
-    page.goto("/incidents/files")
-    page.get_by_label("Files or archives").set_input_files(PROFILE)
-    page.get_by_role("button", name="Judge").click()
-    page.wait_for_url(re.compile(r"/incidents/\d+$"))
-    link = page.get_by_role("link", name=re.compile("pyspy_gil_two_shippers.svg")).first
-    expect(link).to_be_attached(timeout=30_000)
-    page.goto(link.get_attribute("href"))
+    evidence_of_file(page, PROFILE, "pyspy_gil_two_shippers.svg")
     graph = page.locator("details.flame")
     expect(graph.get_by_text("Flame graph,")).to_be_visible()
     whole = graph.locator(".frames a").count()

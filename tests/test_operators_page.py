@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from probes.intake.tools import kineto_operators
 from tests.support.brought import FIXTURES
 from tests.support.fleets import main, person
 from tests.support.looks import SIZES, at_each_look
+from tests.support.pages import evidence_of_file
 
 TRACE: Path = FIXTURES / "tools" / "kineto_operators_gloo.json"  # rank 0, pid 10684
 FACTS: Any = facts_as_json(kineto_operators.read(TRACE.read_text()))
@@ -96,13 +96,7 @@ def test_a_trace_that_somebody_brought_is_a_table_of_operators(
     visit: Any, signed_in_state: Any, check_accessibility: Any, size: str, scheme: str
 ) -> None:
     page = visit(storage_state=signed_in_state, viewport=SIZES[size], color_scheme=scheme)
-    page.goto("/incidents/files")
-    page.get_by_label("Files or archives").set_input_files(TRACE)
-    page.get_by_role("button", name="Judge").click()
-    page.wait_for_url(re.compile(r"/incidents/\d+$"))
-    link = page.get_by_role("link", name=re.compile("kineto_operators_gloo.json.*rank.operators")).first
-    expect(link).to_be_attached(timeout=30_000)
-    page.goto(link.get_attribute("href"))
+    evidence_of_file(page, TRACE, "kineto_operators_gloo.json.*rank.operators")
     table = page.get_by_role("region", name="Table of operators")
     expect(table.get_by_role("rowheader", name="aten::mm")).to_be_visible()
     check_accessibility(page)

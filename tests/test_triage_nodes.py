@@ -43,18 +43,23 @@ def test_full_disks_cost_nothing(lab: Lab) -> None:
     assert {captures["full", name].outcome for name in TRIAGE.probes} <= {"ok", "absent"}
 
 
+def tells_what_there_is_room_for(lab: Lab, node: str) -> None:
+    """Probes that find no room for their process say so, and the others answer."""
+    captures, ends = ask(lab, [node], TRIAGE.plan(), node_s=25, run_s=40)
+    answers = [captures[node, name] for name in TRIAGE.probes]
+    assert ends[node].reason == ""
+    assert {one.outcome for one in answers} <= {"ok", "absent", "failed"}
+    refused = [one.why for one in answers if one.outcome == "failed"]
+    assert refused and all("no process could be started" in why or "unavailable" in why for why in refused), refused
+    assert any(one.outcome == "ok" for one in answers)
+
+
 @pytest.mark.parametrize("more", [1, 2])
 def test_a_login_at_its_limit_of_processes_still_tells_what_there_is_room_for(lab: Lab, more: int) -> None:
     """Each probe has a process of its own: those that find no room say so, and the run goes on."""
     limit = 2 + more  # sshd's process and the runner are two; root's processes are not limited
     lab.start("crowded", account="watcher", mounts=f"ulimit -p {limit} 2>/dev/null || ulimit -u {limit}")
-    captures, ends = ask(lab, ["crowded"], TRIAGE.plan(), node_s=25, run_s=40)
-    answers = [captures["crowded", name] for name in TRIAGE.probes]
-    assert ends["crowded"].reason == ""
-    assert {one.outcome for one in answers} <= {"ok", "absent", "failed"}
-    refused = [one.why for one in answers if one.outcome == "failed"]
-    assert refused and all("no process could be started" in why or "unavailable" in why for why in refused), refused
-    assert any(one.outcome == "ok" for one in answers)
+    tells_what_there_is_room_for(lab, "crowded")
 
 
 def control_group(controller: str, name: str) -> Path:
@@ -95,13 +100,7 @@ def test_a_node_whose_control_group_is_full_of_processes_still_answers(
     """pids.max counts all processes of the group, root's too: three besides sshd's own."""
     place = group("pids", {"pids.max": "6"})
     lab.start("full", mounts=f"echo 0 > {place}/cgroup.procs")
-    captures, ends = ask(lab, ["full"], TRIAGE.plan(), node_s=25, run_s=40)
-    answers = [captures["full", name] for name in TRIAGE.probes]
-    assert ends["full"].reason == ""
-    assert {one.outcome for one in answers} <= {"ok", "absent", "failed"}
-    refused = [one.why for one in answers if one.outcome == "failed"]
-    assert refused and all("no process could be started" in why or "unavailable" in why for why in refused), refused
-    assert any(one.outcome == "ok" for one in answers)
+    tells_what_there_is_room_for(lab, "full")
     lab.stop(lab.nodes["full"])
 
 

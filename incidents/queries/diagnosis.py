@@ -86,7 +86,7 @@ class DifferenceView:
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """One link of who waits for whom: waits, rank, call or line; the reading it rests on."""
+    """A sentence with the reading it rests on: a link of who waits for whom (waits, rank, call, line), or a speed."""
 
     kind: str
     says: str
@@ -112,7 +112,7 @@ class VerdictView:
     lanes: list[paths.LaneView]
     chains: list[list[LinkView]]
     differences: list[DifferenceView]
-    speeds: list[DifferenceView]
+    speeds: list[LinkView]
     readings: int
 
 
@@ -155,7 +155,7 @@ def verdict(incident: Incident) -> VerdictView | None:
             DifferenceView(one["says"], [(each["says"], links.get(each["reading"])) for each in one["readings"]])
             for one in differ
         ],
-        speeds=[DifferenceView(one["says"], [("evidence", links.get(one["reading"]))]) for one in speeds],
+        speeds=[LinkView("speed", one["says"], links.get(one["reading"])) for one in speeds],
         readings=rested,
     )
 

@@ -49,7 +49,7 @@ def server_of(row: Mapping[str, Any]) -> tuple[str, list[str], str]:
         threads = [read(f"/proc/{pid}/task/{tid}/comm", 64) for tid in os.listdir(f"/proc/{pid}/task")[:1024]]
         if not any(name.startswith("pt_workerserver") for name in threads):
             return "", [], why
-        mine = _sockets(pid)
+        mine = set(sockets(pid, 4096))
         for line in read(f"/proc/{pid}/net/unix", 4194304).splitlines()[1:]:
             words = line.split(None, 7)
             # Flags 00010000 is __SO_ACCEPTCON: it listens. An abstract name begins with @ and is not the server's.
@@ -63,15 +63,16 @@ def server_of(row: Mapping[str, Any]) -> tuple[str, list[str], str]:
     return "", [], why if named else "its worker server has no socket that can be reached from here, or is silent"
 
 
-def _sockets(pid: int) -> set[str]:
-    found = set()
-    for number in os.listdir(f"/proc/{pid}/fd")[:4096]:
+def sockets(pid: int, most: int) -> list[str]:
+    """Inodes of the sockets among the first files that a process has open. Raises OSError where it may not look."""
+    found = []
+    for number in os.listdir(f"/proc/{pid}/fd")[:most]:
         try:
             link = os.readlink(f"/proc/{pid}/fd/{number}")
         except OSError:
             continue
         if link.startswith("socket:["):
-            found.add(link[8:-1])
+            found.append(link[8:-1])
     return found
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from probes.catalog import _rank_reach
 from probes.catalog._collected import as_rows, whole, whole_or_none, word
 from probes.catalog._net_facts import Socket
 from probes.core import Finding, ParseError, Probe, sections
@@ -82,17 +83,6 @@ def _collect() -> Mapping[str, str]:
                     found[words[9]] = words
         return found
 
-    def inodes(pid: int) -> list[str]:
-        found = []
-        for number in os.listdir(f"/proc/{pid}/fd")[:65536]:
-            try:
-                link = os.readlink(f"/proc/{pid}/fd/{number}")
-            except OSError:
-                continue
-            if link.startswith("socket:["):
-                found.append(link[8:-1])
-        return found
-
     tables = {}  # of a network namespace: ranks on a node mostly share one, and it is long
     rows = []
     for one in need_ranks()["ranks"][:256]:
@@ -102,7 +92,7 @@ def _collect() -> Mapping[str, str]:
             where = os.readlink(f"/proc/{pid}/ns/net")
             if where not in tables:
                 tables[where] = table(pid)
-            mine = [tables[where][inode] for inode in inodes(pid) if inode in tables[where]]
+            mine = [tables[where][inode] for inode in _rank_reach.sockets(pid, 65536) if inode in tables[where]]
             # Those that wait for an answer or cannot send come first, then who listens.
             mine.sort(key=lambda words: (words[3] != "02", words[6] == "00000000", words[3] != "0A", words[2]))
             row["left_out"] = len(mine[400:])
@@ -176,5 +166,6 @@ PROBE = Probe(
     timeout_s=5.0,
     max_bytes=2_097_152,
     needs="root or the login of the user who trains: sockets of others are hidden",
+    brings=(_rank_reach,),
     cost="29 ms",
 )

@@ -35,19 +35,27 @@ SIZES = {
     **dict.fromkeys(("long", "double", "complexfloat", "uint64"), 8),
     "complexdouble": 16,
 }  # fmt: skip
-# Operation -> (times that the data crosses the slowest link, with (n - 1) / n for n ranks; or None: once, whole),
-# and which bytes count.
-FACTORS: dict[str, tuple[int | None, str]] = {
-    "all_reduce": (2, "input"),
-    "all_reduce_coalesced": (2, "input"),
-    "all_gather": (1, "members x input"),
-    "all_gather_base": (1, "members x input"),
-    "reduce_scatter": (1, "members x output"),
-    "reduce_scatter_base": (1, "input"),
-    "all_to_all": (1, "input"),
-    "all_to_all_base": (1, "input"),
-    "broadcast": (None, "input"),
-    "reduce": (None, "input"),
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """`times` that the data crosses the slowest link, with (n - 1) / n for n ranks; None: once, and whole. Which bytes
+    count: a rank's input, or its `output`; `each`: those of every member."""
+
+    times: int | None
+    output: bool = False
+    each: bool = False
+
+    def bytes(self, of_rank: int, members: int) -> int:
+        return of_rank * members if self.each else of_rank
+
+
+FACTORS: dict[str, _Counts] = {
+    **dict.fromkeys(("all_reduce", "all_reduce_coalesced"), _Counts(2)),
+    **dict.fromkeys(("all_gather", "all_gather_base"), _Counts(1, each=True)),
+    "reduce_scatter": _Counts(1, output=True, each=True),
+    **dict.fromkeys(("reduce_scatter_base", "all_to_all", "all_to_all_base"), _Counts(1)),
+    **dict.fromkeys(("broadcast", "reduce"), _Counts(None)),
 }
 
 
@@ -89,7 +97,7 @@ class Speed:
 
 def bus_bandwidth(op: str, size: int, members: int, seconds: float) -> float:
     """GB/s. `op` as `operation` names it; raises KeyError for one without a factor."""
-    times = FACTORS[op][0]
+    times = FACTORS[op].times
     return (1.0 if times is None else times * (members - 1) / members) * size / seconds / 1e9
 
 
@@ -152,9 +160,8 @@ def of_trace(facts: Operators, reading: str) -> Iterator[Speed]:
         op, width = operation(one.op), SIZES.get(one.dtype.lower())
         if op not in FACTORS or width is None or one.members < 2 or one.least_us <= 0:
             continue
-        of = FACTORS[op][1]
-        elements = one.elements_out if of.endswith("output") else one.elements_in
-        size = elements * width * (one.members if of.startswith("members") else 1)
+        counts = FACTORS[op]
+        size = counts.bytes(width * (one.elements_out if counts.output else one.elements_in), one.members)
         if size >= LEAST_BYTES:
             seconds = one.least_us / 1e6
             yield Speed(
@@ -179,11 +186,9 @@ def moved(signature: Signature, members: int) -> int | None:
     op = operation(signature.op)
     if op not in FACTORS:
         return None
-    of = FACTORS[op][1]
-    output = of.endswith("output")
-    sizes, types = (
-        (signature.output_sizes, signature.output_dtypes) if output else (signature.input_sizes, signature.input_dtypes)
-    )
+    counts = FACTORS[op]
+    sizes = signature.output_sizes if counts.output else signature.input_sizes
+    types = signature.output_dtypes if counts.output else signature.input_dtypes
     if not sizes or len(sizes) < signature.tensors or not types:
         return None
     widths = [SIZES.get(one.lower()) for one in types]
@@ -191,7 +196,7 @@ def moved(signature: Signature, members: int) -> int | None:
         return None
     widths = widths * len(sizes) if len(widths) == 1 else widths
     size = sum(math.prod(shape) * (width or 0) for shape, width in zip(sizes, widths, strict=True))
-    return size * members if of.startswith("members") else size
+    return counts.bytes(size, members)
 
 
 def _last(times: Sequence[Mapping[int, float]]) -> int | None:
