@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from probes.catalog._operator_facts import CommsLog
 from probes.core import ParseError
 from probes.diagnosis import Seen
 from probes.diagnosis.bandwidth import speeds_of
@@ -106,6 +107,9 @@ def test_deepspeeds_own_figures_are_told_as_it_gives_them() -> None:
 def test_lines_of_single_calls_are_put_together() -> None:
     (one,) = comms_logger.read(LINE.format(ms="0.10", gbps="900.0") + LINE.format(ms="0.30", gbps="300.0")).collectives
     assert (one.op, one.bytes, one.count, one.ms, one.gbps) == ("all_gather_base", 6 << 20, 2, 0.2, 600.0)
+    (alone,) = comms_logger.read(LINE.format(ms="0.10", gbps="900.0")).collectives
+    (speed,) = speeds_of(Evidence([Seen("job.log", "", "rank.comms_log", "ok", "", CommsLog((alone,)), ())]))
+    assert speed.says.endswith("0.1 ms, once")
 
 
 def test_a_trace_without_operators_is_refused() -> None:

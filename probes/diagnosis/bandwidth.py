@@ -89,7 +89,8 @@ class Speed:
         least = "" if self.whole or not self.members else "at least "
         among = f" among {self.members} ranks of {self.group}" if self.members else ""
         words = f"{self.op} of {_size(self.bytes)}{among}: {least}{self.gbs:.3g} GB/s"
-        words += f" of bus bandwidth, {1000 * self.seconds:.3g} ms, {self.count} times"
+        often = "once" if self.count == 1 else f"{self.count} times"
+        words += f" of bus bandwidth, {1000 * self.seconds:.3g} ms, {often}"
         if self.slow:
             words += f"; {self.peers_gbs:.3g} GB/s in other groups"
         return words + (f"; rank {self.last} came last in most" if self.last is not None else "")
