@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 FOLDER = Path(__file__).parents[1] / "cases"
-VARIANTS = FOLDER.parent / "variants"
 LANES = ("hardware", "communication", "framework", "none")
 NOTHING = ("none", "unknown")
 SUBJECT = ("node", "rank", "gpu", "bus_id", "hca", "port", "switch", "group")
@@ -53,10 +52,9 @@ def cases(folder: Path = FOLDER) -> list[Case]:
 
 
 def split(folder: Path) -> Split:
-    """Nobody's choice: by the name. For the test: half of tests/cases, a quarter of tests/variants, no others."""
-    byte = hashlib.sha256(folder.name.encode()).digest()[0]
-    kept = {FOLDER: byte % 2 == 1, VARIANTS: byte % 4 == 0}
-    return "test" if kept.get(folder.parent.resolve(), False) else "tuning"
+    """Nobody's choice: by the name. For the test: half of tests/cases, no others."""
+    odd = hashlib.sha256(folder.name.encode()).digest()[0] % 2 == 1
+    return "test" if odd and folder.parent.resolve() == FOLDER else "tuning"
 
 
 def case(folder: Path) -> Case:
