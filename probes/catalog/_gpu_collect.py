@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from probes.catalog import _gpu_ladder
+from probes.catalog import _gpu_ladder, _gpu_library
 from probes.runner import Absent, isolate, read, which
 
 
@@ -22,6 +22,7 @@ def collect() -> Mapping[str, str]:
     import json
     import os
     import signal
+    import time
 
     deadline_s = 5.0
     folder = "/sys/bus/pci/devices"
@@ -43,115 +44,6 @@ def collect() -> Mapping[str, str]:
                 found.append(gpu)
         return found
 
-    def library() -> Any:
-        import ctypes
-        from ctypes import byref, c_int, c_longlong, c_uint, c_ulonglong, c_void_p
-
-        lib = ctypes.CDLL("libnvidia-ml.so.1")
-
-        class Failed(Exception):
-            def __init__(self, value: int):
-                Exception.__init__(self, f"NVML error {value}")
-                self.value = value
-
-        def call(name: str, *arguments: Any) -> None:
-            code = getattr(lib, name)(*arguments)  # AttributeError: an older library
-            if code:
-                raise Failed(code)
-
-        def struct(*members: Any) -> Any:
-            return type("struct", (ctypes.Structure,), {"_fields_": list(members)})
-
-        # Layouts from nvml.h. Memory v2: "used" leaves out what the driver reserves, as nvidia-smi does.
-        Memory = struct(("version", c_uint), *((n, c_ulonglong) for n in ("total", "reserved", "free", "used")))
-        Rates = struct(("gpu", c_uint), ("memory", c_uint))
-        Value = type("Value", (ctypes.Union,), {"_fields_": [("dVal", ctypes.c_double), ("uiVal", c_uint),
-            ("ulVal", ctypes.c_ulong), ("ullVal", c_ulonglong), ("sllVal", c_longlong), ("siVal", c_int),
-            ("usVal", ctypes.c_ushort)]})  # fmt: skip
-        Field = struct(("fieldId", c_uint), ("scopeId", c_uint), ("timestamp", c_longlong), ("latencyUsec", c_longlong),
-            ("valueType", c_uint), ("nvmlReturn", c_uint), ("value", Value))  # fmt: skip
-        Process = struct(("pid", c_uint), ("usedGpuMemory", c_ulonglong), ("gi", c_uint), ("ci", c_uint))
-        counts = [(f"count{n}", c_ulonglong) for n in range(11)]
-        Sram = struct(("version", c_uint), *counts, ("bThresholdExceeded", c_uint))
-        Fabric = struct(
-            ("uuid", ctypes.c_ubyte * 16), ("status", c_uint), ("clique", c_uint), ("state", ctypes.c_ubyte)
-        )
-
-        class Nvml:  # the part of pynvml that `values` uses
-            c_nvmlGpuFabricInfo_t = Fabric
-
-            def c_nvmlEccSramErrorStatus_v1_t(self) -> Any:
-                return Sram(version=0x1000068)
-
-            def __getattr__(self, name: str) -> Callable[..., Any]:
-                kind = {"TotalEccErrors": c_ulonglong, "ClocksEventReasons": c_ulonglong, "UtilizationRates": Rates,
-                    "ClocksThrottleReasons": c_ulonglong}.get(name[13:].replace("Current", ""), c_uint)  # fmt: skip
-
-                def number(*arguments: Any) -> Any:
-                    out = kind()
-                    call(name, *(arguments + (byref(out),)))
-                    return out if kind is Rates else out.value
-
-                return number
-
-            def nvmlInit(self) -> None:
-                call("nvmlInit_v2")
-
-            def text(self, name: str, *arguments: Any) -> str:
-                out = ctypes.create_string_buffer(128)
-                call(name, *(arguments + (out, c_uint(128))))
-                return out.value.decode("utf-8", "replace")
-
-            def nvmlSystemGetDriverVersion(self) -> str:
-                return self.text("nvmlSystemGetDriverVersion")
-
-            def nvmlDeviceGetName(self, handle: Any) -> str:
-                return self.text("nvmlDeviceGetName", handle)
-
-            def nvmlDeviceGetUUID(self, handle: Any) -> str:
-                return self.text("nvmlDeviceGetUUID", handle)
-
-            def nvmlDeviceGetHandleByPciBusId(self, bus: bytes) -> Any:
-                handle = c_void_p()
-                call("nvmlDeviceGetHandleByPciBusId_v2", bus, byref(handle))
-                return handle
-
-            def nvmlDeviceGetMemoryInfo(self, handle: Any, version: int) -> Any:
-                out = Memory(version=version)
-                call("nvmlDeviceGetMemoryInfo_v2", handle, byref(out))
-                return out
-
-            def nvmlDeviceGetFieldValues(self, handle: Any, ids: list[int]) -> Any:
-                out = (Field * len(ids))()
-                for at, number in enumerate(ids):
-                    out[at].fieldId = number
-                call("nvmlDeviceGetFieldValues", handle, c_int(len(ids)), byref(out))
-                return out
-
-            def several(self, name: str, handle: Any, count: int) -> list[int]:
-                out = [c_uint() for _ in range(count)]
-                call(name, handle, *[byref(one) for one in out])
-                return [one.value for one in out]
-
-            def nvmlDeviceGetRemappedRows(self, handle: Any) -> list[int]:
-                return self.several("nvmlDeviceGetRemappedRows", handle, 4)
-
-            def nvmlDeviceGetMigMode(self, handle: Any) -> list[int]:
-                return self.several("nvmlDeviceGetMigMode", handle, 2)
-
-            def nvmlDeviceGetSramEccErrorStatus(self, handle: Any, out: Any) -> None:
-                call("nvmlDeviceGetSramEccErrorStatus", handle, out)
-
-            def nvmlDeviceGetGpuFabricInfo(self, handle: Any, out: Any) -> None:
-                call("nvmlDeviceGetGpuFabricInfo", handle, out)
-
-            def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> list[Any]:
-                count, out = c_uint(512), (Process * 512)()
-                call("nvmlDeviceGetComputeRunningProcesses_v3", handle, byref(count), byref(out))
-                return list(out[: count.value])
-
-        return Nvml()
-
     def code(error: Exception) -> int:
         value = getattr(error, "value", None)  # of pynvml's NVMLError and of ours
         return value if isinstance(value, int) else 13 if isinstance(error, (AttributeError, TypeError)) else 999
@@ -159,7 +51,9 @@ def collect() -> Mapping[str, str]:
     def values(nv: Any, handle: Any, byref: Any) -> dict[str, Any]:
         got: dict[str, Any] = {}
         errors: dict[str, int] = {}
-        numbers = [230, 226, 227, 74, 76, 269, 270, 271]  # recovery action, its two forerunners, time per reason
+        # Recovery action, its two forerunners, temperature of the memory, PCIe replays, time held down per reason.
+        numbers = [230, 226, 227, 82, 94, 74, 76, 269, 270, 271]
+        began = time.monotonic()
 
         def ask(name: str, question: Callable[[], Any]) -> None:
             try:
@@ -188,20 +82,48 @@ def collect() -> Mapping[str, str]:
             nv.nvmlDeviceGetGpuFabricInfo(handle, byref(info))
             got.update(fabric_state=int(info.state), fabric_status=int(info.status))
 
-        def fields() -> None:
+        def fields(into: dict[str, Any], wanted: list[int]) -> None:
             kinds = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-            for field in nv.nvmlDeviceGetFieldValues(handle, numbers):
+            for field in nv.nvmlDeviceGetFieldValues(handle, wanted):
                 name = f"field_{field.fieldId}"
                 if field.nvmlReturn:
                     errors[name] = int(field.nvmlReturn)
                 elif field.valueType < len(kinds):
-                    got[name] = int(getattr(field.value, kinds[field.valueType]))
+                    into[name] = int(getattr(field.value, kinds[field.valueType]))
+
+        def links(before: list[list[Any]] | None) -> list[list[Any]]:
+            """[link, its counters] of each NVLink that is up: replays, recoveries, CRC errors of flow control and of
+            data, ECC errors (nvmlNvLinkErrorCounter_t); from Blackwell on the driver counts otherwise and refuses."""
+            found: list[list[Any]] = []
+            for link in [row[0] for row in before] if before is not None else range(36):
+                if time.monotonic() - began > 3.0:
+                    break
+                if before is None:
+                    try:
+                        if not nv.nvmlDeviceGetNvLinkState(handle, link):
+                            continue
+                    except Exception:
+                        break  # it has no such link, nor any after it
+                found.append([link, [int(nv.nvmlDeviceGetNvLinkErrorCounter(handle, link, n)) for n in range(5)]])
+            return found
+
+        def again() -> dict[str, Any]:
+            """Only what rises in between tells of now."""
+            time.sleep(max(0.0, first_at + 1.0 - time.monotonic()))
+            told: dict[str, Any] = {"s": time.monotonic() - first_at}
+            fields(told, numbers[4:])
+            if got.get("links"):
+                told["links"] = links(got["links"])
+            return told
 
         # The driver's own verdict and what needs the least of the GPU first: whatever hangs later, these are evidence.
-        ask("fields", fields)
+        first_at = time.monotonic()
+        ask("fields", lambda: fields(got, numbers))
         ask("index", lambda: nv.nvmlDeviceGetIndex(handle))
         ask("name", lambda: nv.nvmlDeviceGetName(handle))
         ask("uuid", lambda: nv.nvmlDeviceGetUUID(handle))
+        ask("vbios", lambda: nv.nvmlDeviceGetVbiosVersion(handle))
+        ask("gsp", lambda: nv.nvmlDeviceGetGspFirmwareVersion(handle))
         ask("persistence", lambda: nv.nvmlDeviceGetPersistenceMode(handle))
         ask("mig", lambda: list(nv.nvmlDeviceGetMigMode(handle)))
         ask("pstate", lambda: nv.nvmlDeviceGetPerformanceState(handle))
@@ -216,6 +138,7 @@ def collect() -> Mapping[str, str]:
         ask("memory", memory)
         ask("ecc_corrected", lambda: nv.nvmlDeviceGetTotalEccErrors(handle, 0, 0))
         ask("ecc_uncorrected", lambda: nv.nvmlDeviceGetTotalEccErrors(handle, 1, 0))
+        ask("ecc_mode", lambda: list(nv.nvmlDeviceGetEccMode(handle)))
         ask("sram_threshold", sram)
         ask("remapped", lambda: list(nv.nvmlDeviceGetRemappedRows(handle)))
         ask("pcie_gen", lambda: nv.nvmlDeviceGetCurrPcieLinkGeneration(handle))
@@ -224,6 +147,8 @@ def collect() -> Mapping[str, str]:
         ask("pcie_width_max", lambda: nv.nvmlDeviceGetMaxPcieLinkWidth(handle))
         ask("fabric", fabric)
         ask("pids", lambda: [int(one.pid) for one in nv.nvmlDeviceGetComputeRunningProcesses(handle)])
+        ask("links", lambda: links(None))
+        ask("again", again)
         asked = {"memory": ["memory_used", "memory_total"], "fabric": ["fabric_state", "fabric_status"],
             "fields": [f"field_{number}" for number in numbers]}  # fmt: skip
         for whole in [whole for whole in asked if whole in errors]:
@@ -250,7 +175,7 @@ def collect() -> Mapping[str, str]:
 
                     way = "pynvml"
                 except ImportError:
-                    nv, way = library(), "libnvidia-ml.so.1"
+                    nv, way = _gpu_library.library(), "libnvidia-ml.so.1"
             except (ImportError, OSError):  # no ctypes, or no library where the loader looks
                 if which("nvidia-smi"):
                     return smi(["-i", bus])

@@ -21,6 +21,10 @@ REASONS: tuple[tuple[int, str, str], ...] = (
     (0x100, "display_clock_setting", "Display Clock Setting"),
 )
 
+# Within a second. A healthy Gen5 link of 16 lanes may replay 31 times in a minute (DCGM's policy: 1.92 a minute and
+# lane); of NVLink errors DCGM warns of each, and calls 100 a second bad.
+RISES = 10
+
 LOST = "GPU is lost"
 RESET = "GPU requires reset"
 
@@ -30,6 +34,7 @@ class Gpu:
     """One GPU. None means that it is not known; `missing` then says why, in the tool's own word (N/A, GPU is lost ...).
 
     Units: Celsius, MHz, W, percent, MiB, microseconds since the driver loaded (`reason_us`), PCIe lanes and generation.
+    What two looks about a second apart differ by tells of now; only the way by NVML looks twice.
     ECC counts are volatile (since the driver loaded); remapped rows are for the life of the board.
     """
 
@@ -47,10 +52,12 @@ class Gpu:
     mig: bool | None = None
     pstate: str | None = None
     temperature_c: int | None = None
+    memory_c: int | None = None  # of its HBM
     sm_mhz: int | None = None
     sm_max_mhz: int | None = None
-    reasons: tuple[str, ...] | None = None  # active clocks event reasons, names as in REASONS
+    reasons: tuple[str, ...] | None = None  # clocks event reasons now or between the looks, names as in REASONS
     reason_us: Mapping[str, int] = field(default_factory=dict)  # time spent in a reason; only where the driver counts
+    held: Mapping[str, float] = field(default_factory=dict)  # reason -> percent of the time between the two looks
     power_w: float | None = None  # averaged over a second where the GPU does so (Ampere and later, without GA100)
     power_limit_w: float | None = None  # enforced now
     power_default_w: float | None = None
@@ -59,6 +66,8 @@ class Gpu:
     memory_total_mib: int | None = None
     ecc_corrected: int | None = None
     ecc_uncorrected: int | None = None
+    ecc: bool | None = None
+    ecc_pending: bool | None = None  # after the next reset
     sram_threshold_exceeded: bool | None = None
     remapped_corrected: int | None = None
     remapped_uncorrected: int | None = None
@@ -71,6 +80,12 @@ class Gpu:
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     pcie_replays: int | None = None  # packets sent again over PCIe, since the driver loaded
+    pcie_replays_more: int | None = None  # between the two looks
+    nvlinks: int | None = None  # that are up
+    nvlink_errors: Mapping[str, int] = field(default_factory=dict)  # "link 3 CRC" -> more at the second look
+    looks_s: float | None = None  # between the two looks
+    vbios: str | None = None
+    gsp: str | None = None  # firmware of its system processor; None where the driver does without
     pids: tuple[int, ...] = ()  # compute processes, in the node's own PID namespace
     fabric_state: str | None = None  # not supported, not started, in progress, completed
     fabric_status: str | None = None  # success, or an error in words

@@ -8,6 +8,7 @@ Errors   ParseError when the JSON is not what the collector writes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from probes.catalog._collected import as_object
@@ -55,6 +56,9 @@ FIELDS = {  # NVML_FI_DEV_CLOCKS_EVENT_REASON_*, each in ns
     "field_270": "hw_thermal_slowdown",
     "field_271": "hw_power_brake_slowdown",
 }
+# nvmlNvLinkErrorCounter_t, each summed over lanes. Replays and recoveries are the link's own repair.
+LINK_ERRORS = ("replay", "recovery", "CRC error of flow control", "CRC error of data", "ECC error")
+HELD_PERCENT = 5  # judgement: a change of P-state flashes for milliseconds
 MIB = 1024 * 1024
 
 
@@ -113,6 +117,46 @@ class _Values:
         return words[value] if value < len(words) else f"unknown ({value})"
 
 
+class _Looks:
+    """What rose between the two looks."""
+
+    def __init__(self, got: _Values):
+        told = got.values.get("again") or {}
+        before, after = got.values.get("links"), told.get("links") if isinstance(told, dict) else None
+        if not isinstance(told, dict) or not all(isinstance(value, int | float | list) for value in told.values()):
+            raise ParseError(f"{got.where}: again: expected numbers by name, found {str(told)[:40]!r}")
+        self.first, self.again, self.where = got.values, told, got.where
+        self.apart_s = round(float(told["s"]), 3) if isinstance(told.get("s"), int | float) else None
+        self.links = None if before is None else len(before)
+        self._before, self._after = self._counts(before), self._counts(after)
+
+    def _counts(self, rows: Any) -> dict[int, list[int]]:
+        try:
+            return {int(link): [int(count) for count in counts][: len(LINK_ERRORS)] for link, counts in rows or ()}
+        except (TypeError, ValueError):
+            raise ParseError(f"{self.where}: links: expected counters by link, found {str(rows)[:40]!r}") from None
+
+    def more(self, name: str) -> int | None:
+        """None where one of the looks lacks it. A counter that went back was cleared: nothing is known then."""
+        a, b = self.first.get(name), self.again.get(name)
+        return b - a if isinstance(a, int) and isinstance(b, int) and b >= a else None
+
+    def held(self) -> dict[str, float]:
+        shares: dict[str, float] = {}
+        for key, name in FIELDS.items():
+            if (ns := self.more(key)) is not None and self.apart_s:
+                shares[name] = round(min(100.0, ns / 1e7 / self.apart_s), 1)
+        return shares
+
+    def link_errors(self) -> dict[str, int]:
+        rose: dict[str, int] = {}
+        for link, counts in self._after.items():
+            for kind, before, after in zip(LINK_ERRORS, self._before.get(link, ()), counts, strict=False):
+                if after > before:
+                    rose[f"link {link} {kind}"] = after - before
+        return rose
+
+
 def nvml(text: str, bus: str) -> tuple[str | None, Gpu, int | None]:
     """(driver version, GPU, error code when the GPU could not even be opened)."""
     told = as_object(text, f"NVML of GPU {bus}")
@@ -128,6 +172,7 @@ def _gpu(got: _Values, bus: str) -> Gpu:
     bits = got.integer("reasons", "reasons")
     pids = got.values.get("pids", [])
     counted = {name: got.scaled(key, f"reason_us.{name}", 1000) for key, name in FIELDS.items()}
+    looks = _Looks(got)
     pstate = got.integer("pstate", "pstate")
     if not isinstance(pids, list) or not all(isinstance(pid, int) for pid in pids):
         raise ParseError(f"{got.where}: pids: expected whole numbers, found {str(pids)[:40]!r}")
@@ -141,10 +186,12 @@ def _gpu(got: _Values, bus: str) -> Gpu:
         mig=got.flag("mig", "mig", 0),
         pstate=None if pstate is None or pstate > 15 else f"P{pstate}",  # 32 is NVML_PSTATE_UNKNOWN
         temperature_c=got.integer("temperature", "temperature_c"),
+        memory_c=got.integer("field_82", "memory_c"),
         sm_mhz=got.integer("sm", "sm_mhz"),
         sm_max_mhz=got.integer("sm_max", "sm_max_mhz"),
-        reasons=None if bits is None else reasons_of(bits),
+        reasons=None if bits is None else _reasons(bits, looks.held()),
         reason_us={name: us for name, us in counted.items() if us is not None},
+        held=looks.held(),
         power_w=got.watts("power", "power_w"),
         power_limit_w=got.watts("power_limit", "power_limit_w"),
         power_default_w=got.watts("power_default", "power_default_w"),
@@ -153,6 +200,8 @@ def _gpu(got: _Values, bus: str) -> Gpu:
         memory_total_mib=got.scaled("memory_total", "memory_total_mib", MIB),
         ecc_corrected=got.integer("ecc_corrected", "ecc_corrected"),
         ecc_uncorrected=got.integer("ecc_uncorrected", "ecc_uncorrected"),
+        ecc=got.flag("ecc_mode", "ecc", 0),
+        ecc_pending=got.flag("ecc_mode", "ecc_pending", 1),
         sram_threshold_exceeded=got.flag("sram_threshold", "sram_threshold_exceeded"),
         remapped_corrected=got.integer("remapped", "remapped_corrected", 0),
         remapped_uncorrected=got.integer("remapped", "remapped_uncorrected", 1),
@@ -162,11 +211,24 @@ def _gpu(got: _Values, bus: str) -> Gpu:
         pcie_gen_max=got.integer("pcie_gen_max", "pcie_gen_max"),
         pcie_width=got.integer("pcie_width", "pcie_width"),
         pcie_width_max=got.integer("pcie_width_max", "pcie_width_max"),
+        pcie_replays=got.integer("field_94", "pcie_replays"),
+        pcie_replays_more=looks.more("field_94"),
+        nvlinks=looks.links,
+        nvlink_errors=looks.link_errors(),
+        looks_s=looks.apart_s,
+        vbios=got.word("vbios", "vbios"),
+        gsp=got.word("gsp", "gsp"),
         pids=tuple(dict.fromkeys(pids)),
         fabric_state=got.choice("fabric_state", "fabric_state", FABRIC),
         fabric_status=_fabric_status(got),
         missing=got.missing,
     )
+
+
+def _reasons(bits: int, held: Mapping[str, float]) -> tuple[str, ...]:
+    """Those of the moment, and those that came and went between the two looks."""
+    now = reasons_of(bits)
+    return now + tuple(name for name, percent in held.items() if percent >= HELD_PERCENT and name not in now)
 
 
 def _recovery(got: _Values) -> str | None:

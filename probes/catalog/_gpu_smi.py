@@ -189,6 +189,7 @@ def _gpu(bus: str, lines: list[str]) -> Gpu:
         mig=block.yes("mig", ("MIG Mode", "Current")),
         pstate=block.word("pstate", ("Performance State",)),
         temperature_c=block.integer("temperature_c", ("Temperature", "GPU Current Temp"), unit="C"),
+        memory_c=block.integer("memory_c", ("Temperature", "Memory Current Temp"), unit="C"),
         sm_mhz=block.integer("sm_mhz", ("Clocks", "SM"), unit="MHz"),
         sm_max_mhz=block.integer("sm_max_mhz", ("Max Clocks", "SM"), unit="MHz"),
         reasons=_reasons(block),
@@ -203,6 +204,8 @@ def _gpu(bus: str, lines: list[str]) -> Gpu:
         memory_total_mib=block.integer("memory_total_mib", ("FB Memory Usage", "Total"), unit="MiB"),
         ecc_corrected=_ecc(block, "ecc_corrected", "Correctable", "Single Bit"),
         ecc_uncorrected=_ecc(block, "ecc_uncorrected", "Uncorrectable", "Double Bit"),
+        ecc=block.yes("ecc", ("ECC Mode", "Current")),
+        ecc_pending=block.yes("ecc_pending", ("ECC Mode", "Pending")),
         sram_threshold_exceeded=block.yes(
             "sram_threshold_exceeded", ("ECC Errors", "Aggregate", "SRAM Threshold Exceeded")
         ),
@@ -217,6 +220,8 @@ def _gpu(bus: str, lines: list[str]) -> Gpu:
         pcie_width=block.integer("pcie_width", (*link, "Link Width", "Current"), unit="x"),
         pcie_width_max=block.integer("pcie_width_max", (*link, "Link Width", "Max"), unit="x"),
         pcie_replays=block.integer("pcie_replays", ("PCI", "Replays Since Reset")),
+        vbios=block.word("vbios", ("VBIOS Version",)),
+        gsp=block.word("gsp", ("GSP Firmware Version",)),
         pids=_pids(block),
         fabric_state=(block.word("fabric_state", ("Fabric", "State")) or "").lower() or None,
         fabric_status=(block.word("fabric_status", ("Fabric", "Status")) or "").lower() or None,

@@ -3,6 +3,7 @@
 Source   sysfs (GPUs on the PCI bus); NVML (API reference, nvml.h) through pynvml or libnvidia-ml.so.1, one process per
          GPU; where neither loads, nvidia-smi(1) -q. The plain text of `nvidia-smi -q` is read too, drivers 535 to 595.
          The NVML way was never run on a GPU, only against a library that the tests compile.
+         By NVML what tells of now (clocks held down, PCIe replays, NVLink errors) is read twice, a second apart
 Units    Celsius, MHz, W, percent, MiB, microseconds; ECC counts since the driver loaded, remapped rows since made
 Shape    GpuState: driver, gpus in the order of their bus ids (also silent ones), attached, on_pci, problem
 Errors   ParseError when a GPU's block is cut or garbled, naming the GPU and the line; N/A, ERR! and [GPU is lost] are
@@ -14,10 +15,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from probes.catalog import _gpu_ladder
+from probes.catalog import _gpu_ladder, _gpu_library
 from probes.catalog._collected import as_object
 from probes.catalog._gpu_collect import collect
-from probes.catalog._gpu_facts import LOST, RESET, Gpu, GpuState, bus_id, by_bus_id
+from probes.catalog._gpu_facts import LOST, RESET, RISES, Gpu, GpuState, bus_id, by_bus_id
 from probes.catalog._gpu_nvml import WHOLE_NODE, error_words, nvml
 from probes.catalog._gpu_smi import smi
 from probes.core import Finding, ParseError, Probe, Severity, clean, sections
@@ -25,6 +26,7 @@ from probes.core import Finding, ParseError, Probe, Severity, clean, sections
 ALL_ONES = 63  # the width field of a PCIe link status register that reads all ones: nothing answers on the bus
 # nvml.h on the reason HW Slowdown: "reducing the core clocks by a factor of 2 or more".
 SLOWED = 0.5
+HELD_DOWN = ("hw_power_brake_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown")
 SAID_BY_DRIVER = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")
 
 
@@ -174,7 +176,7 @@ def _unanswered(gpu: Gpu) -> Finding:
 
 
 def _answered(gpu: Gpu) -> Iterator[Finding]:
-    for code, severity, says in (*_verdicts(gpu), *_memory(gpu), *_slowed(gpu), *_limits(gpu)):
+    for code, severity, says in (*_verdicts(gpu), *_memory(gpu), *_slowed(gpu), *_limits(gpu), *_rising(gpu)):
         yield Finding(code, severity, f"{_named(gpu)} {says}", _subject(gpu))
 
 
@@ -213,6 +215,13 @@ def _memory(gpu: Gpu) -> Said:
     elif gpu.repair_pending:
         yield "gpu.repair_pending", "bad", "waits for a reset to repair a memory channel or TPC"
 
+    if gpu.ecc is not None and gpu.ecc_pending is not None and gpu.ecc != gpu.ecc_pending:
+        yield "gpu.ecc_mode", "info", f"has ECC {_switch(gpu.ecc)}, and {_switch(gpu.ecc_pending)} after the next reset"
+
+
+def _switch(value: bool) -> str:
+    return "on" if value else "off"
+
 
 def _slowed(gpu: Gpu) -> Said:
     """Hardware slowdown. One sample can catch a flash of it at a change of P-state: bad only with a low clock."""
@@ -221,6 +230,8 @@ def _slowed(gpu: Gpu) -> Said:
     down = gpu.sm_mhz is not None and gpu.sm_max_mhz is not None and gpu.sm_mhz <= SLOWED * gpu.sm_max_mhz
     how: Severity = "bad" if down else "warn"
     heat = f"{gpu.temperature_c} C" if gpu.temperature_c is not None else "temperature not known"
+    share = max((gpu.held.get(name, 0.0) for name in HELD_DOWN if name in reasons), default=0.0)
+    clock += f", {share:g} % of the time between two looks" if share else ""
     if "hw_power_brake_slowdown" in reasons:
         yield "gpu.power_brake", how, f"is held back by the external power brake (power supply, rack or BMC): {clock}"
     if "hw_thermal_slowdown" in reasons:
@@ -229,6 +240,18 @@ def _slowed(gpu: Gpu) -> Said:
         yield "gpu.thermal_slowdown", "warn", f"is slowed down by the driver because it is hot: {heat}, {clock}"
     if "hw_slowdown" in reasons and not {"hw_power_brake_slowdown", "hw_thermal_slowdown"} & set(reasons):
         yield "gpu.hw_slowdown", how, f"is slowed down by its hardware, which does not say why: {clock}"
+
+
+def _rising(gpu: Gpu) -> Said:
+    """Counters that went up between the two looks, so they tell of now. What a link repairs by itself is no fault."""
+    bad = {what: more for what, more in gpu.nvlink_errors.items() if "error" in what}
+    if bad:
+        which = ", ".join(f"{what} +{more}" for what, more in list(bad.items())[:4])
+        how: Severity = "bad" if sum(bad.values()) >= RISES else "warn"
+        yield "gpu.nvlink_rising", how, f"counts NVLink errors now: {which} within {gpu.looks_s:g} s"
+    if (gpu.pcie_replays_more or 0) >= RISES:
+        more = gpu.pcie_replays_more
+        yield "gpu.pcie_replays_rise", "warn", f"sent {more} packets again over PCIe within {gpu.looks_s:g} s"
 
 
 def _limits(gpu: Gpu) -> Said:
@@ -250,6 +273,6 @@ PROBE = Probe(
     timeout_s=8.0,
     max_bytes=524_288,
     touches="driver",
-    brings=(_gpu_ladder,),
+    brings=(_gpu_ladder, _gpu_library),
     cost="not measured: there was no such hardware",
 )

@@ -135,9 +135,16 @@ def _gpus(facts: Any) -> Iterator[tuple[str, str]]:
     for what, values in (
         ("persistence mode", {gpu.persistence for gpu in facts.gpus} - {None}),
         ("MIG", {gpu.mig for gpu in facts.gpus} - {None}),
+        ("ECC", {gpu.ecc for gpu in facts.gpus} - {None}),
     ):
         if values:
             yield what, " and ".join(map(_switched, sorted(values)))
+    for what, words in (
+        ("VBIOS", {gpu.vbios for gpu in facts.gpus}),
+        ("GSP firmware", {gpu.gsp for gpu in facts.gpus}),
+    ):
+        if words - {None}:
+            yield what, " and ".join(sorted(words - {None}))
     limits = sorted({gpu.power_limit_w for gpu in facts.gpus if gpu.power_limit_w})
     if limits:
         yield "power limit", " and ".join(f"{watts:g} W" for watts in limits)

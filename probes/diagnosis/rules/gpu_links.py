@@ -44,20 +44,21 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
         "gpu.topo_no_nvlink": "nvlink_lost",
         "gpu.nvlink_inactive": "nvlink_lost",
         "gpu.nvlink_errors": "nvlink_counts",
+        "gpu.nvlink_rising": "nvlink_errors_rise",
     }
     for seen, finding in evidence.findings(*codes):
+        signal = "nvlink_counts" if finding.severity == "warn" else codes[finding.code]
         subject: dict[str, str | int] = dict(finding.subject)
         if seen.node:
             subject["node"] = seen.node
-        lost = codes[finding.code] == "nvlink_lost"
         yield Hypothesis(
             LINK,
             subject,
             f"On {seen.node or 'a node'} {finding.says}",
             (Reason(finding.says, seen.ref),),
-            ("nvlink_lost",) if lost else ("nvlink_counts",),
+            (signal,),
             would_change=("all links of that GPU active at a second look",),
-            nodes=frozenset({seen.node}) if lost else frozenset(),
+            nodes=frozenset() if signal == "nvlink_counts" else frozenset({seen.node}),
         )
 
 

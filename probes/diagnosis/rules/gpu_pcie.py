@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from probes.catalog._gpu_facts import Gpu
+from probes.catalog._gpu_facts import RISES, Gpu
 from probes.catalog._kernel_events import Aer
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import gpus_of, usual
@@ -158,6 +158,9 @@ def _replays(evidence: Evidence) -> Iterator[Hypothesis]:
     nodes = gpus_of(evidence)
     every = [(node, key, gpu) for node, there in nodes.items() for key, gpu in there.gpus.items()]
     for node, key, gpu in every:
+        if (gpu.pcie_replays_more or 0) >= RISES:
+            says = f"sent {gpu.pcie_replays_more} packets again over PCIe between two looks"
+            yield _found(node, gpu, says, nodes[node].refs[key], "pcie_error_rate")
         if (gpu.pcie_replays or 0) < REPLAYS:
             continue
         peers = [one.pcie_replays for _, _, one in every if one is not gpu and one.pcie_replays is not None]
