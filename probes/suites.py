@@ -53,13 +53,15 @@ SUITES = {
             "rank.map", "rank.process", "rank.flight_recorder", "rank.stack", "rank.log", "rank.env", "nccl.ras",
             "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
         Suite("triage", "how the machine is set up, to compare along the job", (
-            "host.pci", "host.aer_counters", "host.versions", "host.settings", "host.boots", "host.hardware_log",
-            "net.links", "ib.counters", "rank.sockets", "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
+            "host.pci", "host.aer_counters", "host.versions", "host.settings", "host.services", "host.boots",
+            "host.hardware_log", "host.bmc_log", "net.links", "ib.counters", "rank.sockets", "gpu.topo", "gpu.nvlink",
+            "gpu.fabric_manager"), 14.0),
         Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
             "host.clock", "host.kernel_log", "host.load", "host.storage", "host.pci", "host.aer_counters",
-            "host.versions", "host.settings", "host.boots", "host.hardware_log"), 10.0),
+            "host.versions", "host.settings", "host.services", "host.boots", "host.hardware_log", "host.bmc_log"),
+            14.0),
         Suite("gpu", "the GPUs and what the kernel says of them", (
             "host.pci", "host.aer_counters", "host.kernel_log", "gpu.state", "gpu.topo", "gpu.nvlink",
             "gpu.fabric_manager"), 20.0),
@@ -68,8 +70,9 @@ SUITES = {
         Suite("hang", "what every rank waits in", ("rank.process", "rank.flight_recorder", "rank.stack"), 20.0),
         Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
             ("rank.flight_recorder", "rank.stack", "rank.profiles"), 24.0, attaches=("py-spy",)),
-        Suite("verify", "does training advance?", (
-            "rank.map", "rank.process", "rank.flight_recorder", "rank.log"), 18.0),
+        Suite("verify", "does training advance, and is what was mended well?", (
+            "rank.map", "rank.process", "rank.flight_recorder", "rank.log", "host.clock", "host.kernel_log",
+            "host.load", "ib.ports", "gpu.state"), 18.0),
         Suite("dump", "ask each rank, once, to write its flight recorder", ("rank.flight_recorder_trigger",), 14.0),
         Suite("ranks", "the training processes and how they stand", (
             "rank.map", "rank.process", "rank.env", "rank.sockets", "rank.log", "nccl.ras"), 12.0),

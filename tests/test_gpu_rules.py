@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from probes import catalog
+from probes.catalog import gpu_state
 from probes.catalog._gpu_facts import Gpu, GpuState
 from probes.core import Capture, Finding
 from probes.diagnosis import Seen, diagnose
@@ -19,6 +20,12 @@ from tests.support.rank_facts import gpus, stack, stacked
 
 def state(node: str, *rows: Gpu, at: float | None = None) -> Seen:
     return Seen(f"{node}/gpu.state", node, "gpu.state", "ok", "", GpuState(None, rows), (), at)
+
+
+def asked(node: str, *rows: Gpu) -> Seen:
+    """As the probe found it, with its findings."""
+    facts = GpuState(None, rows)
+    return Seen(f"{node}/gpu.state", node, "gpu.state", "ok", "", facts, tuple(gpu_state.findings(facts)), None)
 
 
 def gpu(index: int, **more: object) -> Gpu:
@@ -184,3 +191,21 @@ def test_heat_alone_counts_where_no_clock_tells_how_far_it_is_held_down() -> Non
         "gpu.throttled", state("n1", gpu(0, reasons=HOT, temperature_c=86, sm_mhz=1305, sm_max_mhz=1980), gpu(1))
     )
     assert unknown is not None and a_third is not None and a_third.probability < 0.4 < unknown.probability
+
+
+def test_nvlink_errors_that_rise_between_two_looks_accuse_the_link_and_totals_do_not() -> None:
+    rows = [gpu(at, nvlink_errors={}, looks_s=1.0) for at in range(4)]
+    rows[2] = gpu(2, nvlink_errors={"link 5 CRC error of data": 240, "link 5 replay": 240}, looks_s=1.0)
+    found = best("gpu.nvlink_error", asked("n1", *rows))
+    assert found is not None and found.hypothesis.subject == {"node": "n1", "gpu": 2}
+    assert found.probability > 0.5
+    rows[2] = gpu(2, nvlink_errors={"link 5 replay": 240}, looks_s=1.0)
+    assert best("gpu.nvlink_error", asked("n1", *rows)) is None
+
+
+def test_packets_sent_again_over_pcie_within_a_second_accuse_that_gpus_link() -> None:
+    rows = [gpu(at, pcie_replays=9000, pcie_replays_more=0, looks_s=1.0) for at in range(4)]
+    assert best("gpu.pcie_degraded", asked("n1", *rows)) is None
+    rows[1] = gpu(1, pcie_replays=9000, pcie_replays_more=140, looks_s=1.0)
+    found = best("gpu.pcie_degraded", asked("n1", *rows))
+    assert found is not None and found.hypothesis.subject == {"node": "n1", "gpu": 1}

@@ -48,6 +48,7 @@ class HardwareLog:
 
     tool: str
     errors: tuple[HardwareError, ...]
+    older: int = 0  # records left out: of before the last day, where the node's own clock tells that
 
 
 @dataclass(frozen=True, slots=True)

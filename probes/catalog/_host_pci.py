@@ -25,6 +25,8 @@ class PciDevice:
     dead: bool = False  # rev ff: nothing answers at its address
     errors: tuple[str, ...] = ()  # bits of UESta that are set
     corrected: tuple[str, ...] = ()  # bits of CESta that are set
+    numa: int | None = None
+    cpus: str = ""  # that are near to it, as ranges
 
 
 @dataclass(frozen=True, slots=True)

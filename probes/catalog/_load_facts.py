@@ -75,6 +75,17 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class PackageHeat:
+    """A CPU package that its own sensor held down. `percent`: of the time between the samples; None where the kernel
+    counts events alone (before 5.8)."""
+
+    package: int
+    more: int  # events between the samples
+    since_boot: int
+    percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     load1: float | None  # None: the text that was brought does not tell it
     load5: float | None
@@ -98,6 +109,7 @@ class Load:
     source: str  # "proc", or "psutil x.y.z" when cpu, physical_cores and swap are psutil's
     cpus_full: str = ""  # CPUs without idle time, as ranges, where a tool tells each
     cpus_free: str = ""  # those that are nearly always idle
+    heat: tuple[PackageHeat, ...] = ()
     late_waits_percent: float | None = None  # of all waits for a CPU those of 4 ms or more, where a tracer counted them
 
 
@@ -121,6 +133,11 @@ def findings(load: Load) -> Iterator[Finding]:
     if load.runnable is not None and load.cpus and load.runnable > RUNNABLE_PER_CPU * load.cpus:
         says = f"{load.runnable} tasks want to run on {load.cpus} CPUs: more than {RUNNABLE_PER_CPU:g} each"
         yield Finding("host.runqueue", "warn", says)
+    for hot in load.heat:
+        if hot.more:
+            how = f"for {hot.percent:g} % of the time between two samples" if hot.percent is not None else "now"
+            says = f"CPU package {hot.package} is too hot and held down by its hardware {how} ({hot.more} events)"
+            yield Finding("host.cpu_hot", "warn", says, {"package": hot.package})
     if load.memory_total_bytes and load.memory_available_bytes is not None:
         left = 100 * load.memory_available_bytes / load.memory_total_bytes
         if left < MEMORY_LOW_PERCENT:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
+from probes.catalog._load_facts import CpuUse, Load, PackageHeat, Pressure, Process, Quota
 from probes.core import ParseError, clean, sections
 
 
@@ -40,7 +40,29 @@ def parse(text: str) -> Load:
         _processes(parts, hz, interval, ranks),
         tuple(_quota(name[7:], body) for name, body in parts.items() if name.startswith("cgroup ")),
         source,
+        heat=_heat(parts, interval),
     )
+
+
+def _heat(parts: Mapping[str, str], interval: float | None) -> tuple[PackageHeat, ...]:
+    """Rows `package events milliseconds`; a question mark where the kernel does not tell."""
+    looks: list[dict[int, tuple[int, int | None]]] = []
+    for name in ("golden15/heat 1", "golden15/heat 2"):
+        rows: dict[int, tuple[int, int | None]] = {}
+        for line in parts.get(name, "").splitlines()[:256]:
+            words = line.split()
+            if len(words) != 3 or not all(word == "?" or word.isdecimal() for word in words):
+                raise ParseError(f"{name}: expected a package and two counts, found {line[:60]!r}")
+            if "?" not in words[:2]:
+                rows[int(words[0])] = (int(words[1]), None if words[2] == "?" else int(words[2]))
+        looks.append(rows)
+    found = []
+    for package, (events, ms) in looks[1].items():
+        before = looks[0].get(package, (events, ms))
+        held = ms - before[1] if ms is not None and before[1] is not None else None
+        share = round(min(100.0, held / 10 / interval), 1) if held is not None and held >= 0 and interval else None
+        found.append(PackageHeat(package, max(0, events - before[0]), events, share))
+    return tuple(found)
 
 
 def _loadavg(parts: Mapping[str, str]) -> tuple[float | None, float | None, float | None]:

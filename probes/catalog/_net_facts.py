@@ -135,6 +135,19 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """What a rank has and may have, None where it is not told or unlimited. `tasks`: of its control group, or of one
+    above it: of that which is the nearest to its limit."""
+
+    pid: int
+    files: int | None = None  # limit of open files
+    files_open: int | None = None
+    processes: int | None = None  # of its user
+    tasks: int | None = None
+    tasks_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """One command that starts ranks on a node. `where`: its prompt's host; `options` as torchrun calls them."""
 
@@ -167,6 +180,10 @@ class Settings:
     clocksource: str = ""
     governors: tuple[str, ...] = ()  # of all CPUs
     numa_balancing: bool = False
+    rooms: tuple[Room, ...] = ()  # of ranks
+    huge_pages: str = ""  # transparent ones: always, madvise, never
+    iommu: str = ""  # how devices are mapped: identity (passthrough), DMA, DMA-FQ; "none" without one
+    crash_records: tuple[str, ...] = ()  # what the kernel wrote to persistent storage as it died, `name at time (UTC)`
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Source   /proc/pressure/*, /proc/loadavg, /proc/stat, /proc/meminfo, /proc/PID/{stat,schedstat}, cpu.max and cpu.stat of
          cgroups v2 or cpu.cfs_quota_us of v1; proc_pid_stat(5) and the kernel's Documentation/accounting/psi.rst,
-         admin-guide/cgroup-v2.rst, scheduler/sched-stats.rst. psutil's own readings where it can be imported.
+         admin-guide/cgroup-v2.rst, scheduler/sched-stats.rst; thermal_throttle of one CPU of each package (Intel;
+         arch/x86/kernel/cpu/mce/therm_throt.c). psutil's own readings where it can be imported.
          Two samples about a second apart. Command lines are never read: that can hang on a task in state D
 Units    percent of wall time (one CPU = 100 for a process), bytes, seconds, CPUs
 Shape    Load
@@ -39,6 +40,20 @@ def _collect() -> Mapping[str, str]:
     def stat() -> str:
         wanted = ("cpu", "procs_running", "procs_blocked", "btime")
         return "\n".join(line for line in text("/proc/stat", 1048576).split("\n") if line.startswith(wanted))
+
+    packages: dict[str, str] = {}  # package -> a CPU of it; the count of a package is the same on each of its CPUs
+    for cpu in sorted(entry for entry in os.listdir("/sys/devices/system/cpu") if entry[3:].isdigit())[:2048]:
+        here = "/sys/devices/system/cpu/" + cpu
+        if os.path.isdir(here + "/thermal_throttle"):
+            packages.setdefault(text(here + "/topology/physical_package_id").strip(), here)
+
+    def heat() -> str:
+        rows = []
+        for package, here in packages.items():
+            names = ("package_throttle_count", "package_throttle_total_time_ms")
+            told = [text(here + "/thermal_throttle/" + name, 64).strip() or "?" for name in names]
+            rows.append(" ".join([package or "?"] + told))
+        return "\n".join(rows)
 
     def processes() -> dict[str, str]:
         found = {}
@@ -105,6 +120,7 @@ def _collect() -> Mapping[str, str]:
     parts["/sys/devices/system/cpu/online"] = text("/sys/devices/system/cpu/online")
     parts["/proc/meminfo"] = "\n".join(line for line in text("/proc/meminfo").split("\n") if line.startswith(keep))
 
+    parts["golden15/heat 1"] = heat()
     first_mono, parts["/proc/stat 1"], first = time.monotonic(), stat(), processes()
     kernel = [pid for pid, line in first.items() if pid == "2" or after_name(line)[1] == "2"]
     ranks = []
@@ -123,6 +139,7 @@ def _collect() -> Mapping[str, str]:
     time.sleep(max(0.0, first_mono + 1.0 - time.monotonic()))
     second_mono, parts["/proc/stat 2"], second = time.monotonic(), stat(), processes()
 
+    parts["golden15/heat 2"] = heat()
     spent = {pid: ticks(second[pid]) - ticks(first[pid]) for pid in second if pid in first and pid not in kernel}
     hz = os.sysconf("SC_CLK_TCK")
     names, waited = ("(python", "(pt_main_thread"), {}

@@ -1,6 +1,7 @@
 """How do GPUs, adapters and the bridges above them sit on the PCI bus, and what errors does PCIe count there?
 
-Source   /sys/bus/pci/devices/*: class, vendor, device, current and maximal link (kernel ABI, sysfs-bus-pci),
+Source   /sys/bus/pci/devices/*: class, vendor, device, current and maximal link, numa_node, local_cpulist (kernel ABI,
+         sysfs-bus-pci),
          aer_dev_nonfatal and aer_dev_fatal (sysfs-bus-pci-devices-aer_stats), and the configuration space: its first
          64 bytes for all, the ACS capability of bridges for root only. No driver is asked: a sick one holds nothing up
 Units    GT/s, lanes; errors since the device was found
@@ -81,6 +82,8 @@ def _collect() -> Mapping[str, str]:
         row["dead"] = data[:4] == b"\xff\xff\xff\xff"
         for name in links:
             row[name] = text(slot, name)
+        if kind != "0604":
+            row.update(numa=text(slot, "numa_node"), cpus=text(slot, "local_cpulist")[:400])
         if kind == "0604":
             row["below"] = list(data[0x19:0x1B]) if not row["dead"] else []
             row["acs"] = access_control(data)
@@ -126,6 +129,8 @@ def _device(row: dict[str, Any]) -> PciDevice:
         below=(int(below[0]), int(below[1])) if below else None,
         dead=row.get("dead") is True,
         errors=tuple(word({"e": error}, "e", what, 24) for error in errors[:24]),
+        numa=_node(row.get("numa")),
+        cpus=word(row, "cpus", what, 400) if "cpus" in row else "",
     )
 
 
@@ -139,6 +144,11 @@ def _kind(code: str, vendor: str) -> str:
         return "switch"
     gpu = vendor in ("nvidia", "amd") and (code in ("0302", "0380", "1200") or (code == "0300" and vendor == "nvidia"))
     return "gpu" if gpu else "other"
+
+
+def _node(text: Any) -> int | None:
+    """-1 where the firmware does not tell."""
+    return int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 5 else None
 
 
 def _speed(text: str) -> float | None:

@@ -1,7 +1,9 @@
 """How is this node set up for training: limits and CPU masks of its ranks, kernel modules, clock source, governor?
 
-Source   /proc/PID/limits and status of ranks (proc(5)), /proc/modules, /sys/devices/system/{cpu,node}, clocksource and
-         cpufreq there, /proc/sys/kernel/numa_balancing. Only files of the kernel are read
+Source   /proc/PID/limits, status, fd and cgroup of ranks (proc(5)), pids.max and pids.current of cgroups v1 and v2,
+         /proc/modules, /sys/devices/system/{cpu,node}, clocksource and cpufreq there, transparent_hugepage/enabled,
+         /sys/kernel/iommu_groups/*/type, /sys/fs/pstore (names and times), /proc/sys/kernel/numa_balancing. Only files
+         of the kernel are read
 Units    bytes
 Shape    Settings
 Errors   ParseError when a line is not what the collector writes; None or "" where the kernel does not say
@@ -13,13 +15,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from probes.catalog._collected import as_object, whole, whole_or_none, word
-from probes.catalog._net_facts import Limit, Mask, Settings
+from probes.catalog._net_facts import Limit, Mask, Room, Settings
 from probes.core import Finding, ParseError, Probe, sections
 from probes.runner import ranks, read
 
 __all__ = ["PROBE", "Settings", "findings", "parse"]
 
 MOST = 4096
+NEARLY = 0.95  # of a limit; judgement
 # Each look at such a clock is a slow trip to the chip set: gpu-and-host.md, row 38.
 SLOW_CLOCKS = ("hpet", "acpi_pm", "pit", "refined-jiffies", "jiffies")
 
@@ -27,6 +30,7 @@ SLOW_CLOCKS = ("hpet", "acpi_pm", "pit", "refined-jiffies", "jiffies")
 def _collect() -> Mapping[str, str]:
     import json
     import os
+    import time
 
     cpu = "/sys/devices/system/cpu"
 
@@ -42,6 +46,46 @@ def _collect() -> Mapping[str, str]:
         except OSError:
             return []
 
+    def whole(word: str) -> int | None:
+        return int(word) if word.isdigit() else None
+
+    def entries(folder: str) -> int | None:
+        try:
+            return len(os.listdir(folder))
+        except OSError:
+            return None
+
+    def tasks(here: str) -> list[int] | None:
+        """[tasks, limit] of the control group, or of one above it, that is the nearest to its limit."""
+        tightest = None
+        for line in text(here + "/cgroup").split("\n"):
+            number, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            if number == "0" and not controllers:
+                roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+            else:
+                roots = ["/sys/fs/cgroup/pids"] if "pids" in controllers.split(",") else []
+            for root in roots:
+                folder = root + path.rstrip("/")
+                while ".." not in path and folder.startswith(root):
+                    most, now = whole(text(folder + "/pids.max", 64)), whole(text(folder + "/pids.current", 64))
+                    if most and now is not None and (tightest is None or now * tightest[1] > tightest[0] * most):
+                        tightest = [now, most]
+                    folder = folder.rpartition("/")[0]
+        return tightest
+
+    def records() -> list[str]:
+        """What the kernel kept of a crash; where systemd moved it to disk, it is there."""
+        found = []
+        for folder in ("/sys/fs/pstore", "/var/lib/systemd/pstore"):
+            for name in sorted(os.listdir(folder))[:32] if os.access(folder, os.R_OK | os.X_OK) else []:
+                at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(os.stat(folder + "/" + name).st_mtime))
+                found.append(name + " at " + at)
+        return found
+
+    groups = "/sys/kernel/iommu_groups"
+    members = sorted(os.listdir(groups))[:256] if os.path.isdir(groups) else []
+    kinds = sorted({text(f"{groups}/{name}/type", 64) for name in members})
     cores = set()
     for name in names(cpu, "cpu"):
         place = f"{cpu}/{name}/topology"
@@ -52,19 +96,25 @@ def _collect() -> Mapping[str, str]:
     for row in [row for row in ranks() if row["worker_of"] is None][:256]:
         here = f"/proc/{row['pid']}"
         locked, mask, switched = "", "", None
+        soft = {}
         for line in text(here + "/limits").split("\n"):
-            if line.startswith("Max locked memory"):
-                locked = line[len("Max locked memory") :].split()[0]
+            for name in ("Max locked memory", "Max open files", "Max processes"):
+                if line.startswith(name):
+                    soft[name] = line[len(name) :].split()[0]
+        locked = soft.get("Max locked memory", "")
         for line in text(here + "/status").split("\n"):
             key, _, value = line.partition(":")
             if key == "Cpus_allowed_list":
                 mask = value.strip()
             elif key == "nonvoluntary_ctxt_switches" and value.strip().isdigit():
                 switched = int(value)
-        rows.append({"pid": row["pid"], "comm": row["comm"], "memlock": locked, "cpus": mask, "preempted": switched})
+        told: dict[str, Any] = {"pid": row["pid"], "comm": row["comm"], "memlock": locked, "cpus": mask}
+        told.update(preempted=switched, files=whole(soft.get("Max open files", "")), tasks=tasks(here))
+        told.update(processes=whole(soft.get("Max processes", "")), files_open=entries(here + "/fd"))
+        rows.append(told)
     modules = [line.split(" ", 1)[0] for line in text("/proc/modules", 1048576).split("\n") if line]
     governors = sorted({text(f"{cpu}/{name}/cpufreq/scaling_governor") for name in names(cpu, "cpu")[:1024]} - {""})
-    told = {
+    answer = {
         "modules": modules[:4096],
         "online": text(cpu + "/online"),
         "cores": len(cores) or None,
@@ -73,8 +123,11 @@ def _collect() -> Mapping[str, str]:
         "governors": governors[:8],
         "numa_balancing": text("/proc/sys/kernel/numa_balancing"),
         "ranks": rows,
+        "huge_pages": text("/sys/kernel/mm/transparent_hugepage/enabled", 256),
+        "iommu": [kind for kind in kinds if kind] if kinds else ["none"],
+        "crash_records": records(),
     }
-    return {"settings": json.dumps(told)}
+    return {"settings": json.dumps(answer)}
 
 
 def parse(text: str) -> Settings:
@@ -103,7 +156,27 @@ def parse(text: str) -> Settings:
         clocksource=word(told, "clocksource", "settings", 40),
         governors=tuple(word({"g": name}, "g", "governors", 24) for name in governors),
         numa_balancing=word(told, "numa_balancing", "settings", 8) not in ("", "0"),
+        rooms=tuple(_room(row) for row in ranks_told),
+        huge_pages=_chosen(word(told, "huge_pages", "settings", 256)) if "huge_pages" in told else "",
+        iommu=" and ".join(word({"w": one}, "w", "iommu", 24) for one in _rows(told, "iommu"))
+        if "iommu" in told
+        else "",
+        crash_records=tuple(word({"w": one}, "w", "crash record", 120) for one in told.get("crash_records") or ()),
     )
+
+
+def _room(row: dict[str, Any]) -> Room:
+    tasks = row.get("tasks") or [None, None]
+    if not isinstance(tasks, list) or len(tasks) != 2:
+        raise ParseError(f"rank: expected tasks and their limit, found {str(tasks)[:60]!r}")
+    numbers = dict(row, now=tasks[0], most=tasks[1])
+    keys = ("files", "files_open", "processes", "now", "most")
+    return Room(whole(row, "pid", "rank"), *(whole_or_none(numbers, key, "rank") for key in keys))
+
+
+def _chosen(words: str) -> str:
+    """`always [madvise] never`"""
+    return words.partition("[")[2].partition("]")[0]
 
 
 def _rows(told: dict[str, Any], key: str) -> list[Any]:
@@ -135,6 +208,15 @@ def findings(settings: Settings) -> Iterator[Finding]:
     if slow:
         says = f"CPUs are governed by {', '.join(slow)}: they may run below their speed, performance keeps them up"
         yield Finding("host.governor", "info", says)
+    for room in settings.rooms:
+        for what, has, most in (("open files", room.files_open, room.files), ("tasks", room.tasks, room.tasks_max)):
+            if has is not None and most and has >= NEARLY * most:
+                whose = f"process {room.pid} has" if what == "open files" else f"the control group of {room.pid} has"
+                says = f"{whose} {has} of {most} {what}: it can hardly get more"
+                yield Finding("host.limit_near", "warn", says, {"pid": room.pid})
+    if settings.crash_records:
+        says = f"the kernel left records of a crash: {', '.join(settings.crash_records[:3])} (UTC)"
+        yield Finding("host.crash_record", "warn", says)
     if settings.numa_balancing:
         says = "the kernel moves memory between NUMA nodes by itself (numa_balancing): it stalls threads meanwhile"
         yield Finding("host.numa_balancing", "info", says)

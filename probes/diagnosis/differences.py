@@ -122,6 +122,11 @@ def _settings(facts: Any) -> Iterator[tuple[str, str]]:
         yield "automatic NUMA balancing", _switched(facts.numa_balancing)
     if facts.governors:
         yield "CPU governor", " and ".join(facts.governors)
+    words = (("transparent huge pages", facts.huge_pages), ("IOMMU", facts.iommu))
+    yield from ((what, word) for what, word in words if word)
+    files = sorted({room.files for room in facts.rooms if room.files})
+    if files:
+        yield "limit of open files of ranks", " and ".join(map(str, files))
     if facts.modules and any(name.startswith("nvidia") for name in facts.modules):
         yield "module for GPUDirect RDMA", "loaded" if set(PEERMEM) & set(facts.modules) else "not loaded"
 
@@ -150,6 +155,10 @@ def _gpus(facts: Any) -> Iterator[tuple[str, str]]:
         yield "power limit", " and ".join(f"{watts:g} W" for watts in limits)
 
 
+def _services(facts: Any) -> Iterator[tuple[str, str]]:
+    yield from ((f"service {unit.name}", unit.active) for unit in facts.units)
+
+
 def _links(facts: Any) -> Iterator[tuple[str, str]]:
     """Of the interfaces that carry RDMA only: others differ for good reasons."""
     rdma = [link for link in facts.links if link.hca]
@@ -173,6 +182,7 @@ def _ports(facts: Any) -> Iterator[tuple[str, str]]:
 _OF: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
     "host.versions": _versions,
     "host.settings": _settings,
+    "host.services": _services,
     "gpu.state": _gpus,
     "net.links": _links,
     "ib.ports": _ports,

@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from probes.catalog._bmc_lines import sel_line
 from probes.catalog._host_facts import HardwareError, HardwareLog, hardware_findings
 from probes.core import ParseError, clean, lines_of
 from probes.intake.tools import Tool
 
-_SEL = re.compile(
-    r" {0,6}[0-9a-f]{1,5} \| (\d\d/\d\d/\d{2,4}|Pre-Init[\w -]{0,20}) {0,2}\| (\d\d:\d\d:\d\d[^|]{0,8}) ?\|"
-    r" ([^|]{1,60}) \| ([^|]{1,80})(?:\| ([^|]{1,40}))?"
-)
 _SUMMARY = re.compile(
     r"\s{1,8}(Corrected|Uncorrected|Fatal) on DIMM Label\(s\): '([^']{1,80})'[^\n]{0,80}errors: (\d{1,12})"
 )
@@ -34,15 +31,12 @@ _RAS_MCE = re.compile(  # ras-mc-ctl --errors
 _EDAC = re.compile(r"(mc\d{1,3}): ([^\n]{0,80}?)(\d{1,12}) (Corrected|Uncorrected) Errors?")
 _SYSFS = re.compile(r"\S{0,200}?\b(mc\d{1,3})(?:/\S{1,80})?/(ce|ue)_count:? ?(\d{1,12})$")  # grep -H in /sys
 _MCE = re.compile(r"(?:MCE \d{1,6}|Hardware event\. This is not a software error)")
-_SERIOUS = ("uncorrectable", "ierr", "machine check", "fatal", "bus uncorrectable", "catastrophic", "mcerr")
-_POWER = ("power supply", "psu", "power unit", "ac lost", "power limit")
-_HEAT = ("upper critical", "upper non-recoverable", "thermal trip", "over temperature", "fan")
 
 
 def _fits(head: str, name: str) -> bool:
     lines = [line for line in lines_of(head[:32768], 600) if line.strip()][:60]
     count = sum(
-        bool(_SEL.match(line) or _SUMMARY.match(line) or _EDAC.match(line) or _RAS.search(line) or _SYSFS.match(line))
+        bool(sel_line(line) or _SUMMARY.match(line) or _EDAC.match(line) or _RAS.search(line) or _SYSFS.match(line))
         for line in lines
     )
     if lines and (count * 2 >= len(lines) or _RAS_HEAD.search(head[:400])):
@@ -107,8 +101,8 @@ def _events(text: str) -> Iterator[tuple[str, HardwareError]]:
         yield from _mcelog(text)
         return
     for line in lines_of(clean(text), 1000):
-        if found := _SEL.match(line):
-            yield "BMC event log", _sel(found)
+        if told := sel_line(line):
+            yield "BMC event log", told
         elif found := _SUMMARY.match(line):
             yield "ras-mc-ctl", HardwareError(_kind(found[1]), found[2], int(found[3]), "", f"{found[1]} errors")
         elif found := _RAS.search(line):
@@ -132,28 +126,6 @@ def _events(text: str) -> Iterator[tuple[str, HardwareError]]:
 
 def _kind(word: str) -> str:
     return "corrected" if word == "Corrected" else "uncorrected"
-
-
-def _sel(found: re.Match[str]) -> HardwareError:
-    """`1a | 03/04/2025 | 10:22:33 | Memory #0x53 | Uncorrectable ECC | Asserted`"""
-    sensor, what = found[3].strip(), found[4].strip()
-    words = f"{sensor} {what}".lower()
-    kind = "other"
-    if (found[5] or "").strip().lower().startswith("deassert"):
-        kind = "other"
-    elif any(word in words for word in _SERIOUS):
-        kind = "uncorrected"
-    elif "correctable" in words or "ecc" in words.split():
-        kind = "corrected"
-    elif any(word in words for word in _POWER) and any(
-        w in words for w in ("fail", "lost", "deassert", "limit", "redundancy")
-    ):
-        kind = "power"
-    elif any(word in words for word in _HEAT) and any(
-        w in words for w in ("critical", "trip", "fail", "over", "recoverable")
-    ):
-        kind = "heat"
-    return HardwareError(kind, sensor[:60], 1, f"{found[1]} {found[2]}".strip(), what[:120])
 
 
 def _mcelog(text: str) -> Iterator[tuple[str, HardwareError]]:
