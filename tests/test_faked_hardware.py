@@ -37,6 +37,11 @@ cat <<END
 END
 """
 XID = "2025-03-03T09:00:05,000000+00:00 NVRM: Xid (PCI:0000:5e:00): 48, pid=4711, An uncorrectable double bit error"
+SYSTEMCTL = """#!/bin/sh
+[ "$1" = show ] || exit 0
+printf 'Id=slurmd.service\\nLoadState=loaded\\nActiveState={state}\\nSubState={state}\\nResult=oom-kill\\n'
+printf '\\nId=kubelet.service\\nLoadState=not-found\\nActiveState=inactive\\n'
+"""
 NO_JOURNAL = "#!/bin/sh\nexit 1\n"
 
 
@@ -110,6 +115,7 @@ def start(lab: Lab, name: str) -> None:
     write(place, {"pressure": pressure.format("91.20" if sick else "0.10")})
     mounts = (
         f"mount --bind {place}/pci /sys/bus/pci/devices\nmount --bind {place}/class /sys/class\n"
+        "mount -t tmpfs tmpfs /run\nmkdir -p /run/sshd /run/systemd/system\n"
         f"mount --bind {place}/system /sys/devices/system\nmount --bind {place}/pressure /proc/pressure/cpu\n"
     )
     if sick:
@@ -118,6 +124,7 @@ def start(lab: Lab, name: str) -> None:
         "nvidia-smi": SMI.format(well=well, second=broken if sick else well),
         "dmesg": DMESG.format(line=XID if sick else ""),
         "journalctl": NO_JOURNAL,
+        "systemctl": SYSTEMCTL.format(state="failed" if sick else "active"),
     }
     lab.start(name, mounts=mounts, tools=tools)
 
@@ -144,6 +151,7 @@ FAULTS: dict[str, set[str]] = {
     "host.hardware_log": {"host.hardware_counted"},
     "host.kernel_log": {"kernel.xid"},
     "host.load": {"host.cpu_pressure"},
+    "host.services": {"host.service_down"},
     "host.storage": {"host.disk_full"},
     "ib.ports": {"ib.port_down"},
 }

@@ -21,9 +21,7 @@ def found(masks: tuple[str, ...], near: tuple[str, ...] = NEAR) -> list[Ranked]:
     told = {
         "gpu.state": GpuState("550.54.15", gpus),
         "host.pci": Pci(devices, virtual=False, detail=True),
-        "host.settings": Settings(
-            masks=tuple(Mask(4000 + at, cpus, "python") for at, cpus in enumerate(masks)), cpus=64
-        ),
+        "host.settings": Settings(masks=bound, cpus=64),
     }
     evidence = [Seen(f"n7/{probe}", "n7", probe, "ok", "", facts, (), None) for probe, facts in told.items()]
     return [one for one in diagnose(evidence).ranked if "near CPUs" in one.hypothesis.says]
