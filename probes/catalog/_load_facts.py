@@ -109,8 +109,8 @@ class Load:
     source: str  # "proc", or "psutil x.y.z" when cpu, physical_cores and swap are psutil's
     cpus_full: str = ""  # CPUs without idle time, as ranges, where a tool tells each
     cpus_free: str = ""  # those that are nearly always idle
-    heat: tuple[PackageHeat, ...] = ()
     late_waits_percent: float | None = None  # of all waits for a CPU those of 4 ms or more, where a tracer counted them
+    heat: tuple[PackageHeat, ...] = ()
 
 
 def ranges_of(cpus: Iterable[int]) -> str:
