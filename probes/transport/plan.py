@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import inspect
 import json
 import textwrap
@@ -118,7 +119,8 @@ def _on_the_node(node: ast.stmt) -> list[ast.stmt]:
         return [node]
     if not (node.module or "").startswith("probes.catalog"):
         return []
-    owner = _last(node.module or "") + "." if node.module != "probes.catalog" else ""
+    of_modules = hasattr(importlib.import_module(node.module or ""), "__path__")  # what a package gives is modules
+    owner = "" if of_modules else _last(node.module or "") + "."
     lines = [f"{alias.asname or alias.name} = {owner}{alias.name}" for alias in node.names if alias.asname or owner]
     return ast.parse("\n".join(lines)).body
 

@@ -11,7 +11,13 @@ from probes.catalog._load_facts import Load, Process
 
 def load(**told: Any) -> Load:
     values: dict[str, Any] = {one.name: None for one in fields(Load)}
-    return Load(**(values | {"processes": (), "quotas": (), "source": "file", "cpus_full": "", "cpus_free": ""} | told))
+    return Load(
+        **(
+            values
+            | {"processes": (), "quotas": (), "heat": (), "source": "file", "cpus_full": "", "cpus_free": ""}
+            | told
+        )
+    )
 
 
 def nameless(comm: str) -> int:
