@@ -17,7 +17,16 @@ from probes.catalog._cluster_facts import Cluster
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
-from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
+from probes.intake.clues import (
+    counted_nodes,
+    in_blocks,
+    looks_like_a_worker,
+    of_many,
+    of_one,
+    threads_of,
+    told_of,
+    world_of,
+)
 from probes.intake.hosts import called, lone_node, node_of_name
 from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem
 from probes.intake.neighbours import beside_known, of_fabric, of_launches, of_logs, of_names, of_repeated, of_twins
@@ -47,6 +56,7 @@ class Who:
         tables = (one.inside for one in brought.processes if one.table)
         twins = of_twins([*(one.inside for one in brought.nodes), *tables])
         self.nodes = nodes_of(brought.folders, hosts, whole) | twins
+        self.counted = counted_nodes(brought.logs, self.nodes)
         self.launches = of_launches(brought.insides)
         self.nodes |= set(self.launches)
         self.nodes -= of_many(one.inside for one in brought.nodes)
@@ -128,6 +138,8 @@ class Who:
 
     def of_name(self, inside: PurePosixPath, pid: int | None = None) -> int | None:
         """The rank that a name says. A number that is the process's own pid is none."""
+        if self._counts_nodes(inside):
+            return None
         found, where = self._number(inside, pid), self._counted_in(inside)
         if found is None or where in self.shift:
             return None if found is None else found + self.shift[where]
@@ -136,6 +148,10 @@ class Who:
             return found
         first = self.launches[launch]
         return None if first is None else found + first
+
+    def _counts_nodes(self, inside: PurePosixPath) -> bool:
+        """Whether the number in a name is that of the node's folder, and counts nodes."""
+        return not self.counted.isdisjoint(inside.parents) and named(PurePosixPath(inside.name)).rank is None
 
     def _named(self, inside: PurePosixPath) -> Named:
         return self.names.get(inside) or named(inside)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from probes.diagnosis.cluster import POD_FAILED
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import node_of, placed, rank_of, when
+from probes.diagnosis.log_evidence import node_of, placed, rank_of, tasks_are_launchers, when
 from probes.diagnosis.rules.rank_exited import (
     ENDS,
     EXITED,
@@ -44,8 +44,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 def _by_code(evidence: Evidence) -> Iterator[Hypothesis]:
     """The first task that srun, Composer or torch.multiprocessing say has failed, where its own log tells nothing."""
     told: set[int] = set()
+    launchers = tasks_are_launchers(evidence)
     for event, log, seen in evidence.job.said("scheduler_kill", "torchrun_failure"):
-        first = "tasks" in event.more or (event.kind == "torchrun_failure" and not TORCHRUN & set(event.more))
+        first = ("tasks" in event.more and not launchers) or (
+            event.kind == "torchrun_failure" and not TORCHRUN & set(event.more)
+        )
         if not first or id(log) in told:
             continue
         told.add(id(log))
@@ -112,12 +115,19 @@ def _nameless(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _raised_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
-    """The log of a job ends in an exception, and nothing tells whose it is."""
-    if own_exceptions(evidence) or any(True for _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK, *ENDS)):
+    """The log of a job ends in an exception, and nothing tells whose it is. Where others gave up, or a launcher
+    tells of ends, only one counts whose own launcher tells, in the same log, that a process ended by itself."""
+    if own_exceptions(evidence):
         return
+    alone = not any(True for _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK, *ENDS))
+    ended = {id(log) for event, log, _ in evidence.job.said("torchrun_failure") if (event.code or 0) > 0}
     for one in evidence.job.said("traceback"):
         event, log, _ = one
         if event.rank is not None or of_others(replace(event, rank=0)) or went_on(evidence, one):
+            continue
+        if not alone and (
+            id(log) not in ended or any(said[1] is log for said in evidence.job.said(*OF_NETWORK, *OF_WATCHDOG))
+        ):
             continue
         node = node_of(evidence, one)
         yield Hypothesis(
