@@ -94,7 +94,8 @@ def extracts_of(text: str) -> list[Extract]:
         parts = []
         for one in re.split(r"(?m)^(?=Name:\t)", text)[1 : MOST + 1]:  # one process after the other
             pid = re.search(r"\n(?:Pid|Tgid):\s{1,8}(\d{1,10})\n", one[:65536])
-            parts += [(int(pid[1]), "status", one)] if pid else []
+            # Its environment may stand below, as `cat status; tr '\0' '\n' < environ` prints both.
+            parts += [(int(pid[1]), "status", one), (int(pid[1]), "environ", one)] if pid else []
     else:
         told = _TICKS.search(text[:400])
         ticks = float(int(told[1]) + int(told[2])) if told else None  # of 100 in a second
