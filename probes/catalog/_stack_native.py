@@ -4,7 +4,7 @@
     Traceback for thread 90266 (python) [Has the GIL] (most recent call last):
         (Python) File "/srv/train.py", line 28, in step
 
-A frame of Python's evaluation gets the name and line that py-bt tells for it, or gdb's printer of frame objects beside it
+A frame of Python's evaluation gets the name and line that py-bt tells for it, or gdb's printer of frames beside it
 ("f=Frame 0x7f, for file /srv/train.py, line 28, in step ()"); without them it is known as Python only.
 Source   gdb manual (Backtrace), Python's Tools/gdb/libpython.py, eu-stack(1), pystack 1.4 (traceback_formatter)
 Errors   ParseError when the text is none of them
@@ -69,7 +69,9 @@ def is_native(head: str) -> bool:
         return True
     lines = [line for line in lines_of(head, 2000) if line.strip()][:400]
     frames = sum(bool(_FRAME.match(line)) for line in lines)
-    threads = any(_THREAD.match(line) or _CURRENT.match(line) or _TID.match(line) or _ASKED.search(line) for line in lines)
+    threads = any(
+        _THREAD.match(line) or _CURRENT.match(line) or _TID.match(line) or _ASKED.search(line) for line in lines
+    )
     threads = threads or sum(bool(_OF_GDB.match(line)) for line in lines) >= 0.5 * len(lines)
     return frames >= 3 and 4 * frames >= len(lines) and threads
 

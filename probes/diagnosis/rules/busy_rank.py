@@ -18,6 +18,7 @@ WORKS = ("works in its own code", "work in their own code")
 KINDS = {
     "compile": (BUSY, "in_compile", "in_compile_one_look", ("compiles", "compile")),
     "preprocessing": (BUSY, "in_preprocessing", "in_preprocessing_one_look", ("prepares data", "prepare data")),
+    "generating": (BUSY, "in_generation", "in_generation_one_look", ("generates samples", "generate samples")),
     "checkpoint": (CHECKPOINT, "in_checkpoint", "in_checkpoint_one_look", WRITES),
 }
 COMPILERS = ("nvcc", "cicc", "ptxas", "cudafe++", "cc1plus", "ninja", "hipcc", "fatbinary")
@@ -66,7 +67,7 @@ def _works(suspect: Suspect, proven: bool, saved: Mapping[int, Reason]) -> tuple
 def _by_stack(suspect: Suspect, waits: Wait, proven: bool) -> tuple[str, str, Does, Reason] | None:
     view = suspect.view
     for kind in (waits.kind, *waits.within):
-        if kind in KINDS and (kind == waits.kind or waits.kind in ("input/output", "lock", "user code")):
+        if kind in KINDS and (kind == waits.kind or waits.kind in ("input/output", "lock", "user code", "device sync")):
             cause, strong, weak, does = KINDS[kind]
             lone = set(suspect.signals) == {LONE_STACK}
             signal = strong if (proven and not lone) or not set(suspect.signals) <= BY_STACK else weak

@@ -24,6 +24,7 @@ from probes.diagnosis.rules.rank_exited import (
     signal_name,
     went_on,
 )
+from probes.diagnosis.suspects import ranks_said
 
 RAY = "Worker exit type: SYSTEM_ERROR"  # its process is gone, and Ray does not know why
 TORCHRUN = {"root_cause", "first", "local_rank", "pid"}  # its own list is told by rank_exited.py
@@ -36,6 +37,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if all(one[0].kind == "rendezvous" and one[0].name in TRIES for one in network):
         yield from _by_code(evidence)
         yield from _closed_first(evidence)
+        yield from _done_first(evidence)
         yield from _by_pods(evidence)
     yield from _nameless(evidence)
     yield from _raised_nameless(evidence)
@@ -71,6 +73,23 @@ def _closed_first(evidence: Evidence) -> Iterator[Hypothesis]:
     if len(ranks) == 1:
         says = "closed its connections before the other ranks of its node did"
         yield exited(evidence, ranks.pop(), says, (quoted(*one),), ("closed_first",))
+
+
+def _done_first(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A rank wrote that it is done and left, and others, who were at their steps as it was, then lost their connection:
+    its share of the data was smaller, or it counts its steps in another way."""
+    if own_exceptions(evidence):
+        return
+    done = {one[0].rank: one for one in evidence.job.said("finished") if one[0].rank is not None}
+    lost = {one[0].rank for one in evidence.job.said(*CLOSED) if one[0].rank is not None}
+    lost &= {one[0].rank for one in evidence.job.said("traceback", "fatal_signal")}
+    steps = {one[0].rank for one in evidence.job.said("progress")}
+    if not done or set(done) & lost or not lost <= steps or not set(done) <= steps or len(done) > len(lost):
+        return
+    for rank, one in done.items():
+        if rank is not None:
+            says = f"ended by itself, before {ranks_said(sorted(one for one in lost if one is not None))}"
+            yield exited(evidence, rank, says, (quoted(*one),), ("done_before_others",))
 
 
 def _by_pods(evidence: Evidence) -> Iterator[Hypothesis]:
