@@ -67,7 +67,7 @@ def _works(suspect: Suspect, proven: bool, saved: Mapping[int, Reason]) -> tuple
 def _by_stack(suspect: Suspect, waits: Wait, proven: bool) -> tuple[str, str, Does, Reason] | None:
     view = suspect.view
     for kind in (waits.kind, *waits.within):
-        if kind in KINDS and (kind == waits.kind or waits.kind in ("input/output", "lock", "user code", "device sync")):
+        if kind in KINDS and (kind == waits.kind or waits.kind in ("input/output", "lock", "user code")):
             cause, strong, weak, does = KINDS[kind]
             lone = set(suspect.signals) == {LONE_STACK}
             signal = strong if (proven and not lone) or not set(suspect.signals) <= BY_STACK else weak
