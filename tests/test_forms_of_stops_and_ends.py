@@ -165,6 +165,12 @@ def job(early: bool, all_done: bool = False) -> str:
 
 def test_a_rank_that_is_done_while_others_still_step_ended_too_early(tmp_path: Path) -> None:
     assert verdict(tmp_path / "early", {"run.log": job(True)}) == (EXITED, {"rank": 1})
+    waited = job(True).partition("[rank0]: Traceback")[0] + (
+        "[rank0]:[E701 08:10:12.508610469 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout"
+        ": WorkNCCL(SeqNum=31, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600001 milliseconds"
+        " before timing out.\n"
+    )
+    assert verdict(tmp_path / "waited", {"run.log": waited}) == (EXITED, {"rank": 1})
     assert verdict(tmp_path / "lost", {"run.log": job(False)})[0] != EXITED, "it may have been cut off"
     assert verdict(tmp_path / "both", {"run.log": job(True, all_done=True)})[0] == "none"
 

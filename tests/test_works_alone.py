@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from probes.catalog._stack_text import stacks_of
 from tests.support.hardware import judged
 
 BUSY = "fw.rank_busy"
@@ -101,3 +102,25 @@ def test_the_only_bar_of_a_job_of_several_processes_tells_who_prepares(tmp_path:
     assert verdict(tmp_path / "alone", {"job.log": alone})[0] != BUSY, "of one process nobody waits for it"
     steps = "".join(f"2025-02-03 09:{30 + n}:00,000 INFO step {n} loss 2.1\n" for n in range(5))
     assert verdict(tmp_path / "on", {"job.log": bar(20, steps)})[0] != BUSY, "it went on"
+
+
+@pytest.mark.parametrize(
+    ("heading", "rank"),
+    [
+        ("### 10:31 rank4 (pid 900)", 4),
+        ("rank 4 on gpu-b2:", 4),
+        ("== RANK=4 ==", 4),
+        ("# the others wait for rank 4", None),
+        ("# local rank 4 of the second node", None),
+    ],
+)
+def test_a_heading_above_a_dump_tells_whose_it_is(heading: str, rank: int | None) -> None:
+    text = f"{heading}\n" + spied(900, "step (loop.py:88)") + spied(901, "step (loop.py:88)")
+    assert [stack.rank for stack in stacks_of(text)] == [rank, None]
+
+
+def test_a_table_of_ranks_and_pids_tells_whose_processes_others_are(tmp_path: Path) -> None:
+    rows = "".join(f"{rank},gpu-c{rank // 2 + 1},{500 + rank}\n" for rank in range(4))
+    states = "    PID STAT WCHAN   COMMAND\n    502 Tl   do_signal_stop python\n    503 Rl   -       python\n"
+    files = {"ranks.csv": "rank,host,pid\n" + rows, "gpu-c2/ps.txt": states}
+    assert verdict(tmp_path, files) == ("fw.rank_stopped", 2)

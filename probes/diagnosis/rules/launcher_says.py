@@ -76,13 +76,14 @@ def _closed_first(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _done_first(evidence: Evidence) -> Iterator[Hypothesis]:
-    """A rank wrote that it is done and left, and others, who were at their steps as it was, then lost their connection:
-    its share of the data was smaller, or it counts its steps in another way."""
+    """A rank wrote that it is done and left, and others, who were at their steps as it was, then lost their connection
+    or waited in vain: its share of the data was smaller, or it counts its steps in another way."""
     if own_exceptions(evidence):
         return
     done = {one[0].rank: one for one in evidence.job.said("finished") if one[0].rank is not None}
     lost = {one[0].rank for one in evidence.job.said(*CLOSED) if one[0].rank is not None}
     lost &= {one[0].rank for one in evidence.job.said("traceback", "fatal_signal")}
+    lost |= {one[0].rank for one in evidence.job.said(*OF_WATCHDOG) if one[0].rank is not None}
     steps = {one[0].rank for one in evidence.job.said("progress")}
     if not done or set(done) & lost or not lost <= steps or not set(done) <= steps or len(done) > len(lost):
         return
