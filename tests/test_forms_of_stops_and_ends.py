@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hardware import judged, raised
+from tests.support.hardware import judged, raised, waited
 
 EXITED = "fw.rank_exited"
 
@@ -165,12 +165,12 @@ def job(early: bool, all_done: bool = False) -> str:
 
 def test_a_rank_that_is_done_while_others_still_step_ended_too_early(tmp_path: Path) -> None:
     assert verdict(tmp_path / "early", {"run.log": job(True)}) == (EXITED, {"rank": 1})
-    waited = job(True).partition("[rank0]: Traceback")[0] + (
-        "[rank0]:[E701 08:10:12.508610469 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout"
+    in_vain = job(True).partition("[rank0]: Traceback")[0] + (
+        "[rank0]:[E701 08:10:12.508610469 ProcessGroupNCCL.cpp:6] [Rank 0] Watchdog caught collective operation timeout"
         ": WorkNCCL(SeqNum=31, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600001 milliseconds"
         " before timing out.\n"
     )
-    assert verdict(tmp_path / "waited", {"run.log": waited}) == (EXITED, {"rank": 1})
+    assert verdict(tmp_path / "waited", {"run.log": in_vain}) == (EXITED, {"rank": 1})
     assert verdict(tmp_path / "lost", {"run.log": job(False)})[0] != EXITED, "it may have been cut off"
     assert verdict(tmp_path / "both", {"run.log": job(True, all_done=True)})[0] == "none"
 
@@ -184,3 +184,24 @@ def test_collectives_that_nobody_waited_for_speak_against_a_good_end(tmp_path: P
     files = {f"rank{rank}.log": f"{ended}{warning.format(7)}\n" for rank in (0, 1)}
     assert verdict(tmp_path / "left", files)[0] == "fw.async_not_awaited"
     assert verdict(tmp_path / "none", {"rank0.log": ended, "rank1.log": ended})[0] == "none"
+
+
+@pytest.mark.parametrize("apart", [1, 4])
+def test_files_called_after_workers_that_are_all_apart_alike_tell_the_rank_of_the_one_without_a_mark(
+    tmp_path: Path, apart: int
+) -> None:
+    files = {f"worker-{n}.log": waited(n + apart) + "\n" for n in (0, 2, 3)}
+    files["worker-1.log"] = "".join(line.partition(": ")[2] + "\n" for line in raised(0, "IndexError: list index"))
+    assert verdict(tmp_path / "alike", files) == (EXITED, {"rank": 1 + apart})
+    one = {name: text for name, text in files.items() if name in ("worker-0.log", "worker-1.log")}
+    assert verdict(tmp_path / "one", one) == (EXITED, {"rank": 1}), "one that is apart may have quoted another"
+
+
+def test_a_traceback_of_another_program_is_no_end_of_a_job_that_goes_on(tmp_path: Path) -> None:
+    steps = "".join(f"2025-09-03 10:{n:02d}:00,000 INFO step {n} loss 1.{n}\n" for n in range(9))
+    foreign = "[I 10:00:01 ServerApp] Kernel started\n" + "".join(
+        line.partition(": ")[2] + "\n" for line in raised(0, "ModuleNotFoundError: No module named 'plots'")
+    )
+    files = {"train.log": steps, "notebook.log": foreign}
+    assert verdict(tmp_path / "on", {**files, "now.txt": "$ date\nWed Sep  3 10:08:20 UTC 2025\n"})[0] != EXITED
+    assert verdict(tmp_path / "off", {**files, "now.txt": "$ date\nWed Sep  3 11:08:20 UTC 2025\n"})[0] == EXITED

@@ -189,3 +189,13 @@ def test_even_columns_of_each_rank_lead_to_nothing(tmp_path: Path) -> None:
         "none",
         "unknown",
     )
+
+
+def test_stages_of_a_pipeline_that_differ_but_wait_alike_hold_nobody_up(tmp_path: Path) -> None:
+    rows = [
+        f"{step},{rank},{420 if rank == 3 else 300},{waits},{step % 3}"
+        for step in range(9)
+        for rank, waits in enumerate((120, 118, 121, 119))
+    ]
+    head = "step,rank,fwd_ms,p2p_wait_ms,tokens"
+    assert judged(tmp_path, {"stages.csv": "\n".join([head, *rows]) + "\n"}).verdict.hypothesis.cause != STRAGGLER

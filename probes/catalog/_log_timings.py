@@ -59,6 +59,7 @@ PARTS = (
         "wait",
         re.compile(
             rf"(?:\w{{1,12}}[-_]){{0,3}}{_COMM}{_OF}"
+            r"|(?!io|cpu|disk|lock|sched|run|queue|gil|file)(?:\w{1,12}[-_]){1,3}(?:wait|bubble)"
             r"|(?:wait\w{0,3}|blocked|idle|stall\w{0,3})(?:[-_ ]\w{1,12}){0,4}"
         ),
     ),

@@ -28,7 +28,7 @@ from probes.intake.clues import (
     world_of,
 )
 from probes.intake.hosts import called, lone_node, node_of_name
-from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem
+from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem, without_rank
 from probes.intake.neighbours import beside_known, of_fabric, of_launches, of_logs, of_names, of_repeated, of_twins
 
 
@@ -171,7 +171,12 @@ class Who:
         """Where numbers in names count alike: on a node, or in a folder whose files are called after local ranks."""
         name = self.names.get(inside)
         alike = f"{inside.parent}/" if name and name.local is not None and inside.parent.name else ""
-        return self.folder_node(inside) or alike
+        return self.folder_node(inside) or alike or self._family(inside)
+
+    def _family(self, inside: PurePosixPath) -> str:
+        """Files beside each other whose names differ in the rank only: worker-0.log may be that of rank 1."""
+        own = named(PurePosixPath(inside.name)).rank is not None
+        return f"{inside.parent}/{without_rank(inside.name)}" if own else ""
 
     def only_local(self, inside: PurePosixPath) -> bool:
         """Whether the number in a file's name is known to be no rank of the job's."""
@@ -281,12 +286,19 @@ class Who:
 
     def _shifts(self) -> dict[str, int]:
         """Node or folder -> what must be added to numbers in its files' names, where all that can be compared agree."""
-        found: dict[str, set[int]] = {}
+        found: dict[str, list[int]] = {}
+        families = set()
         for inside, pid, rank in self._claims():
             where, said = self._counted_in(inside), self._number(inside, pid)
             if where and rank is not None and said is not None and self.names[inside].child is None:
-                found.setdefault(where, set()).add(rank - said)
-        return {where: shifts.pop() for where, shifts in found.items() if len(shifts) == 1}
+                found.setdefault(where, []).append(rank - said)
+                families |= {where} & {self._family(inside)}
+        # One file of a family may hold a line of another rank alone; two that are apart alike are no chance.
+        return {
+            where: shifts[0]
+            for where, shifts in found.items()
+            if len(set(shifts)) == 1 and (len(shifts) > 1 or where not in families)
+        }
 
     def _from_names(self) -> None:
         for inside, pid, rank in list(self._claims()):

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from probes.diagnosis.cluster import POD_FAILED
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.going_on import in_one_zone
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import node_of, placed, rank_of, tasks_are_launchers, when
 from probes.diagnosis.rules.rank_exited import (
@@ -139,12 +140,15 @@ def _raised_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
     tells of ends, only one counts whose own launcher tells, in the same log, that a process ended by itself."""
     if own_exceptions(evidence):
         return
+    goes_on = in_one_zone(evidence)
     alone = not any(True for _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK, *ENDS))
     ended = {id(log) for event, log, _ in evidence.job.said("torchrun_failure") if (event.code or 0) > 0}
     for one in evidence.job.said("traceback"):
         event, log, _ = one
         if event.rank is not None or of_others(replace(event, rank=0)) or went_on(evidence, one):
             continue
+        if goes_on and not any(step[1] is log for step in evidence.job.said("progress")):
+            continue  # of another program: the job still made its steps when somebody looked
         if not alone and (
             id(log) not in ended or any(said[1] is log for said in evidence.job.said(*OF_NETWORK, *OF_WATCHDOG))
         ):
