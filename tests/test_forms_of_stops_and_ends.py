@@ -205,3 +205,11 @@ def test_a_traceback_of_another_program_is_no_end_of_a_job_that_goes_on(tmp_path
     files = {"train.log": steps, "notebook.log": foreign}
     assert verdict(tmp_path / "on", {**files, "now.txt": "$ date\nWed Sep  3 10:08:20 UTC 2025\n"})[0] != EXITED
     assert verdict(tmp_path / "off", {**files, "now.txt": "$ date\nWed Sep  3 11:08:20 UTC 2025\n"})[0] == EXITED
+
+
+@pytest.mark.parametrize("head", ["== {} ==", "==> {} <==", "--- {} ---", "### {}:", ">>> {}"])
+def test_parts_of_proc_are_known_below_any_heading(tmp_path: Path, head: str) -> None:
+    status = STATUS.format(name="python", state="T (stopped)", pid=771, tracer=0)
+    text = f"{head.format('/proc/771/status')}\n{status}{head.format('/proc/771/environ')}\nRANK=5\nWORLD_SIZE=8\n"
+    cause, subject = verdict(tmp_path, {"proc.txt": text})
+    assert (cause, subject.get("rank")) == ("fw.rank_stopped", 5)
