@@ -129,3 +129,73 @@ def test_who_reports_for_all_ranks_is_not_the_one_that_its_lines_tell_of(tmp_pat
 def test_a_local_rank_in_the_log_of_one_rank_does_not_move_its_times() -> None:
     rows = "".join(f"rank 1 here, step {n}: compute=0.40s allreduce=0.10s step_time=0.50s\n" for n in range(5))
     assert [event.rank for event in read_log(rows, rank=9)[0] if event.kind == "step_times"] == [9]
+
+
+def of_each(steps: int, slow: int, ranks: int = 6, least: float = 300.0) -> list[list[tuple[float, float]]]:
+    """Of each step and rank: ms that it computes, ms that it then waits for the slowest."""
+    rows = []
+    for step in range(steps):
+        busy = [least * (1.6 if rank == slow else 1.0) + (step + rank) % 4 for rank in range(ranks)]
+        rows.append([(one, max(busy) + 5 - one) for one in busy])
+    return rows
+
+
+@pytest.mark.parametrize("slow", [1, 4])
+@pytest.mark.parametrize("form", ["r{rank}_compute_ms,r{rank}_wait_ms", "rank{rank}.fwd_ms,rank{rank}.allreduce_ms",
+                                  "compute_ms[rank {rank}],wait_ms[rank {rank}]"])  # fmt: skip
+def test_columns_of_each_rank_in_one_wide_table_tell_the_straggler(tmp_path: Path, slow: int, form: str) -> None:
+    head = "when," + ",".join(form.format(rank=rank) for rank in range(6))
+    rows = [
+        f"10:20:{step:02d}," + ",".join(f"{own:.1f},{wait:.1f}" for own, wait in row)
+        for step, row in enumerate(of_each(9, slow))
+    ]
+    found = judged(tmp_path, {"timers.csv": "\n".join([head, *rows]) + "\n"}).verdict
+    assert (found.hypothesis.cause, found.hypothesis.subject.get("rank")) == (STRAGGLER, slow)
+
+
+@pytest.mark.parametrize("legend", ["# compute ms / wait ms", "# fwd+bwd / wait-in-allreduce (ms)"])
+@pytest.mark.parametrize("before", [True, False])
+def test_values_with_strokes_between_them_mean_what_their_legend_says(
+    tmp_path: Path, legend: str, before: bool
+) -> None:
+    rows = [
+        f"[timer] step={70 + step} " + " ".join(f"r{n}={own:.0f}/{wait:.0f}" for n, (own, wait) in enumerate(row))
+        for step, row in enumerate(of_each(8, 2))
+    ]
+    text = "\n".join([legend, *rows] if before else [f"{row}   {legend}" for row in rows])
+    assert of_log(tmp_path / "told", text + "\n")[:2] == (STRAGGLER, 2)
+    assert of_log(tmp_path / "bare", "\n".join(rows) + "\n")[0] != STRAGGLER, "without it nobody knows"
+
+
+def test_when_a_rank_enters_a_collective_is_no_time_that_it_waits_there(tmp_path: Path) -> None:
+    rows = [
+        f"{step},{rank},{own:.1f},{own + 2:.1f},{wait:.1f}"
+        for step, row in enumerate(of_each(6, 3))
+        for rank, (own, wait) in enumerate(row)
+    ]
+    for head in ("step,rank,fwd_bwd_ms,enter_allreduce_ms,wait_in_allreduce_ms",
+                 "step,rank,other_ms,arrive_at_barrier_ms,barrier_wait_ms"):  # fmt: skip
+        found = judged(tmp_path / head[-9:], {"trace.csv": "\n".join([head, *rows]) + "\n"}).verdict
+        assert (found.hypothesis.cause, found.hypothesis.subject.get("rank")) == (STRAGGLER, 3), head
+
+
+def test_even_columns_of_each_rank_lead_to_nothing(tmp_path: Path) -> None:
+    head = "step," + ",".join(f"rank{rank}_compute_ms,rank{rank}_wait_ms" for rank in range(6))
+    rows = [
+        f"{step}," + ",".join(f"{own:.1f},{wait:.1f}" for own, wait in row)
+        for step, row in enumerate(of_each(9, slow=99))
+    ]
+    assert judged(tmp_path, {"timers.csv": "\n".join([head, *rows]) + "\n"}).verdict.hypothesis.cause in (
+        "none",
+        "unknown",
+    )
+
+
+def test_stages_of_a_pipeline_that_differ_but_wait_alike_hold_nobody_up(tmp_path: Path) -> None:
+    rows = [
+        f"{step},{rank},{420 if rank == 3 else 300},{waits},{step % 3}"
+        for step in range(9)
+        for rank, waits in enumerate((120, 118, 121, 119))
+    ]
+    head = "step,rank,fwd_ms,p2p_wait_ms,tokens"
+    assert judged(tmp_path, {"stages.csv": "\n".join([head, *rows]) + "\n"}).verdict.hypothesis.cause != STRAGGLER

@@ -180,7 +180,11 @@ SHAPES = (
         r"(?i:\b(?:job|training|train\S{0,12}|torchrun|srun|launcher|run)\b.{0,40}?\bexit(?:ed|s)?\b"
         r"(?:[ _=:]{1,2}(?:with|code|status|rc)){0,3}[ =:]{1,3}0\b)(?![.\d])",
     ),
-    shape("torchrun_failure", "exits with return code", r"exits with return code = (?P<code>-?\d{1,4})"),
+    shape(  # DeepSpeed prints the command, with the place on the node that its launcher gave it
+        "torchrun_failure",
+        "exits with return code",
+        r"(?:--local[_-]rank[= ](?P<local_rank>\d{1,5})\b.{0,2000}?)?exits with return code = (?P<code>-?\d{1,4})",
+    ),
     shape(
         "torchrun_failure",
         "terminated with",

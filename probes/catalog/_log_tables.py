@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from probes.catalog._log_legends import SAYS_UNIT, SCALE, Cell, by_legend, columns_of, unit_of
 from probes.catalog._log_lines import Line
 from probes.core import clean
 
@@ -28,8 +29,6 @@ MOST_HOSTS = 4096
 LONGEST_TIME = 1e12  # in whatever unit
 _RANK = re.compile(r"(?i)(?:global[ _-]?|world[ _-]?|dp[ _-]?)?ranks?(?:[ _-]?(?:id|no))?|global_?rank_?id")
 _HOST = re.compile(r"(?i)(?:host|node)(?:[ _-]?name)?|machine|server|hostname")
-_UNIT = re.compile(r"(?i)[ _/\[(-]{1,2}(us|usec|ms|msec|millis|milliseconds|s|sec|secs|seconds)[\])]?$")
-_SCALE = {"u": 1e-6, "m": 1e-3, "s": 1.0}
 _NUMBER = re.compile(r"(-?\d{1,12}(?:\.\d{1,9})?) ?(us|ms|s)?")
 _INT = re.compile(r"(?i)(?:rank[ _=:]?|r)?(\d{1,7})")
 _NODE = re.compile(r"[A-Za-z][\w.-]{0,62}")
@@ -58,7 +57,6 @@ _SAYS = (
 _ONCE = re.compile(
     r"(?i)\b(?:start-?up|init\w{0,12}|import|load\w{0,3}|warm-?up|first step|compil\w{0,5}|checkpoint|sav\w{1,4})\b"
 )
-_SAYS_UNIT = re.compile(r"(?i)(?<![a-z])(us|usec|microseconds?|ms|msec|millis\w{0,7}|s|secs?|seconds?)(?![a-z])")
 REMARK = 300
 _TIME = r"-?\d{1,9}(?:\.\d{1,9})?(?: ?(?:us|ms|s)\b)?"
 _LISTED = re.compile(
@@ -71,7 +69,6 @@ _PER_RANK = re.compile(r"(?i)\b(?:per|by|of each|for each|across) rank\w{0,2}\b[
 _LIST = re.compile(rf"\[\s{{0,4}}({_TIME}(?:[, ]{{1,4}}{_TIME}){{2,4096}})\s{{0,4}}\]")
 _EACH = re.compile(r"\b(?i:rank|r)[ _]?(\d{1,6})[ =:]{1,3}(\d{1,9}(?:\.\d{1,9})?) ?(us|ms|s)?(?![\w.])")
 _LISTED_VALUE = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?: ?(us|ms|s)\b)?")
-Cell = tuple[int | None, str, str, float]  # rank (None: whose log it is), part, name, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +81,7 @@ class _Head:
     host: int | None = None
     of: tuple[str, str, float] | None = None  # part, name and scale, where the rows are steps
     own: bool = False  # no column tells the rank, and each row is a step of whoever wrote it
+    each: bool = False  # `ranks` are those of `columns`, one by one
 
 
 class Tables:
@@ -109,10 +107,12 @@ class Tables:
             return listed
         if "rank" in text and (row := self._in_a_row(text)) is not None:
             return row
+        if "/" in text and (cells := by_legend(text, self._remark.split("\n"), self._part_of)):
+            return cells
         if (matrix := self._matrix(text)) is not None:
             self._head = matrix
             return []
-        if ("ank" in text or "ANK" in text or "," in text) and (head := self._headed(text)) is not None:
+        if ("ank" in text or "ANK" in text or "," in text or "\t" in text) and (head := self._headed(text)) is not None:
             self._head = head
             return []
         if not set(text) <= set("-=+|: "):  # a rule between head and rows
@@ -129,7 +129,7 @@ class Tables:
         part, scale, own = told
         rank = int(found["rank"])
         return [
-            (rank, part, "", float(one[1]) * (_SCALE[one[2][0]] if one[2] else scale))
+            (rank, part, "", float(one[1]) * (SCALE[one[2][0]] if one[2] else scale))
             for one in _LISTED_VALUE.finditer(found["values"])
             if one[2] or own
         ]
@@ -147,7 +147,7 @@ class Tables:
         else:
             values = [(one[1], one[2], one[3]) for one in _EACH.finditer(rest)]
         cells: list[Cell] = [
-            (int(rank or at), part, "", float(value) * (_SCALE[unit[0]] if unit else scale))
+            (int(rank or at), part, "", float(value) * (SCALE[unit[0]] if unit else scale))
             for at, (rank, value, unit) in enumerate(values)
             if unit or own
         ]
@@ -158,7 +158,7 @@ class Tables:
         if _ONCE.search(says):
             return None  # what a rank does once holds up no step
         part = next((part for part, words in _SAYS if words.search(says)), "")
-        unit = _SAYS_UNIT.search(says)
+        unit = SAYS_UNIT.search(says)
         letter = unit[1][:2].lower() if unit else "s"
         micro = unit is not None and unit[1].lower().startswith(("u", "mic"))
         scale = 1e-6 if micro else 1e-3 if letter[0] == "m" else 1.0
@@ -188,6 +188,9 @@ class Tables:
         names = _cells(text, split)
         if not 1 < len(names) <= MOST_COLUMNS:
             return None
+        of_each, parts = columns_of(names, self._part_of) if split else ([], [])
+        if of_each:
+            return _Head(split, len(names), None, tuple(of_each), tuple(parts), each=True)
         rank = next((at for at, name in enumerate(names) if _RANK.fullmatch(name)), None)
         if rank is None:
             return self._of_one(split, names)
@@ -215,6 +218,13 @@ class Tables:
 
     def _row(self, head: _Head, text: str) -> list[Cell] | None:
         cells = _cells(text, head.split)
+        if head.each:
+            values = [(nth, _seconds(cells[at], scale)) for nth, (at, *_, scale) in enumerate(head.columns)
+                      if len(cells) == head.width]  # fmt: skip
+            row: list[Cell] = [
+                (head.ranks[nth], *head.columns[nth][1:3], value) for nth, value in values if value is not None
+            ]
+            return row or None
         if head.rank is None and not head.own:
             return self._of_columns(head, cells)
         mine = _INT.fullmatch(cells[head.rank or 0]) if len(cells) == head.width else None
@@ -279,16 +289,8 @@ def _cells(text: str, split: str) -> list[str]:
     return [cell.strip(" \"'") for cell in text.strip("| " if split == "|" else " ").split(split)]
 
 
-def unit_of(name: str) -> tuple[str, float]:
-    """`fwd_ms` is (fwd, 0.001), `compute (s)` is (compute, 1)."""
-    found = _UNIT.search(name)
-    if found is None:
-        return name.strip().lower(), 1.0
-    return name[: found.start()].strip().lower(), _SCALE[found[1][0].lower()]
-
-
 def _seconds(cell: str, scale: float) -> float | None:
     found = _NUMBER.fullmatch(cell)
     if found is None:
         return None
-    return float(found[1]) * (_SCALE[found[2][0]] if found[2] else scale)
+    return float(found[1]) * (SCALE[found[2][0]] if found[2] else scale)

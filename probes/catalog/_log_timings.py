@@ -21,17 +21,19 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 
 from probes.catalog._log_events import LogEvent
+from probes.catalog._log_legends import unit_of
 from probes.catalog._log_lines import Line
 from probes.catalog._log_shapes import event
 from probes.catalog._log_step_words import parts_in
 from probes.catalog._log_stragglers import Stragglers
-from probes.catalog._log_tables import Tables, unit_of
+from probes.catalog._log_tables import Tables
 
 STEPS = 64
 RANKS = 4096
 TIMERS, LONGEST_NAME, HEAD_LINES = 16, 40, 40
 LEAST = 3  # steps; fewer are no pattern
-# The part of a step that a word names. "wait": for other ranks. "own": what the rank computes by itself.
+# The part of a step that a word names. "wait": for other ranks. "own": what the rank computes by itself. "until": from
+# the step's begin to the moment at which it comes to where it waits, told beside or in place of what it computes.
 _OF = r"(?:[-_ ]?(?:time|wait\w{0,3}|load\w{0,4}|fetch\w{0,3}|gen\w{0,8}|iter\w{0,4}|ms|sec|s))*"
 _COMM = (
     r"(?:all[-_]?reduce|reduce[-_]?scatter|all[-_]?gather|all[-_]?to[-_]?all|gather|broadcast|comms?|communication|"
@@ -47,9 +49,17 @@ PARTS = (
         ),
     ),
     (
+        "until",
+        re.compile(
+            r"(?!.{0,24}(?:wait|idle|block|stall))(?:\w{1,12}[-_]){0,2}"
+            r"(?:enter|arriv|reach|ready|before|until)\w{0,4}(?:[-_ ]\w{1,12}){0,4}"
+        ),
+    ),
+    (
         "wait",
         re.compile(
             rf"(?:\w{{1,12}}[-_]){{0,3}}{_COMM}{_OF}"
+            r"|(?!io|cpu|disk|lock|sched|run|queue|gil|file)(?:\w{1,12}[-_]){1,3}(?:wait|bubble)"
             r"|(?:wait\w{0,3}|blocked|idle|stall\w{0,3})(?:[-_ ]\w{1,12}){0,4}"
         ),
     ),
@@ -214,6 +224,9 @@ def _parts(times: Mapping[tuple[str, str], Iterable[float]]) -> dict[str, float]
         if part in whole and not _BOTH.search(timer):
             continue
         found[part] = found.get(part, 0.0) + statistics.median(some)
+    until = found.pop("until", None)
+    if until is not None and "own" not in found and "data" not in found:
+        found["own"] = until
     return found
 
 

@@ -20,7 +20,8 @@ from probes.catalog._process_parse import of_status
 from probes.core import clean, lines_of
 
 MOST = 4096  # processes of one file
-_HEADER = re.compile(r"(?:==>?) (?:/proc/)?(\d{1,10})/([a-z_]{2,12})(?: <==)?\s*$")
+_MARKS = ("==", "--", "##", ">>")
+_HEADER = re.compile(r"(?:[=#>-]{2,8}) {0,2}(?:/proc/)?(\d{1,10})/([a-z_]{2,12}) {0,2}[<=#:-]{0,8}\s*$")
 _STATUS = re.compile(r"([A-Za-z_]{2,40}):[ \t]{1,8}(.{0,200})")
 _TICKS = re.compile(r"cpu_ticks_1s user=(\d{1,9}) sys=(\d{1,9})")
 _KERNEL = re.compile(r"\[<[0-9a-fx]{1,20}>\] ([\w.]{1,100})")
@@ -68,7 +69,7 @@ def is_extract(text: str) -> bool:
     """Whether lines of this text head parts of /proc/PID, or it is a status file by itself."""
     if text.startswith("Name:\t") and "\nState:" in text:
         return True
-    return any(_HEADER.match(line) for line in lines_of(text[:65536]) if line.startswith("=="))
+    return any(_HEADER.match(line) for line in lines_of(text[:65536]) if line.startswith(_MARKS))
 
 
 def is_environment(text: str) -> bool:
@@ -94,7 +95,8 @@ def extracts_of(text: str) -> list[Extract]:
         parts = []
         for one in re.split(r"(?m)^(?=Name:\t)", text)[1 : MOST + 1]:  # one process after the other
             pid = re.search(r"\n(?:Pid|Tgid):\s{1,8}(\d{1,10})\n", one[:65536])
-            parts += [(int(pid[1]), "status", one)] if pid else []
+            # Its environment may stand below, as `cat status; tr '\0' '\n' < environ` prints both.
+            parts += [(int(pid[1]), "status", one), (int(pid[1]), "environ", one)] if pid else []
     else:
         told = _TICKS.search(text[:400])
         ticks = float(int(told[1]) + int(told[2])) if told else None  # of 100 in a second
@@ -114,7 +116,7 @@ def _parts(text: str) -> Iterator[tuple[int, str, str]]:
     head: tuple[int, str] | None = None
     pid, lines = 0, []  # type: int, list[str]
     for line in lines_of(text):
-        new = _HEADER.match(line) if line.startswith("==") else None
+        new = _HEADER.match(line) if line.startswith(_MARKS) else None
         if new or (line.startswith("== tasks") and head):
             if head:
                 yield (*head, "\n".join(lines))

@@ -4,7 +4,8 @@
     Traceback for thread 90266 (python) [Has the GIL] (most recent call last):
         (Python) File "/srv/train.py", line 28, in step
 
-A frame of Python's evaluation gets the name and line that py-bt tells for it; without py-bt it is known as Python only.
+A frame of Python's evaluation gets the name and line that py-bt tells for it, or gdb's printer of frames beside it
+("f=Frame 0x7f, for file /srv/train.py, line 28, in step ()"); without them it is known as Python only.
 Source   gdb manual (Backtrace), Python's Tools/gdb/libpython.py, eu-stack(1), pystack 1.4 (traceback_formatter)
 Errors   ParseError when the text is none of them
 """
@@ -28,7 +29,14 @@ _THREAD = re.compile(
 )
 _CURRENT = re.compile(r"\*\s{1,4}\d{1,6}\s{1,4}(?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (\d{1,10})\)?")
 _TID = re.compile(r"TID (\d{1,10}):")
-_PID = re.compile(r"(?:PID |[Aa]ttaching to (?:process|pid) |\(process )(\d{1,10})")
+_PID = re.compile(
+    r"(?:PID |[Aa]ttaching to (?:process|pid) |\(process |\b(?:gdb|eu-stack) (?:[^\n|;]{0,80} )?(?:-p|--pid)[ =]?"
+    r"|\b[pg]stack )(\d{1,10})"
+)
+# `bt` of one thread has no line that names it: the command that stands above, or that a debugger numbers frames and
+# tells their addresses and arguments.
+_ASKED = re.compile(r"\b(?:gdb|eu-stack) [^\n]{0,80}(?:-p|--pid)[ =]?\d|\b[pg]stack \d|\(gdb\)")
+_OF_GDB = re.compile(r"#\d{1,4} {1,4}0x[0-9a-f]{6,16} in [^\n]{1,400}\([^\n]{0,2000}\) (?:at|from) \S")
 _PYTHON = re.compile(r'\s{1,8}File "([^"\n]{1,500})", line (\d{1,8}), in ([^\n]{1,200})')
 _PYSTACK = re.compile(
     r"Traceback for thread (\d{1,10})(?: \([^)\n]{0,64}\))? \[([^\]\n]{0,80})\] \(most recent call last\):"
@@ -40,6 +48,7 @@ _PYSTACK_FRAME = re.compile(
 _TALLY = re.compile(r"(\d{1,3}) ?(?:x|times) in ([A-Za-z_][\w.:]{2,80})")
 # A crash prints its stack too: that belongs to a log, or to probes.intake.tools.native_stacks, which tells more of it.
 _CRASH = re.compile(r"received signal|Core was generated|core dumped|Fatal Python error|Caught signal|SIGSEGV|SIGABRT")
+_INLINE = re.compile(r"=Frame 0x[0-9a-f]{1,16}, for file ([^\n,]{1,300}), line (\d{1,8}), in ([^\s(]{1,200})")
 _EVALUATES = re.compile(r"_?PyEval_EvalFrame\w{0,10}")
 
 
@@ -60,7 +69,10 @@ def is_native(head: str) -> bool:
         return True
     lines = [line for line in lines_of(head, 2000) if line.strip()][:400]
     frames = sum(bool(_FRAME.match(line)) for line in lines)
-    threads = any(_THREAD.match(line) or _CURRENT.match(line) or _TID.match(line) or "(gdb)" in line for line in lines)
+    threads = any(
+        _THREAD.match(line) or _CURRENT.match(line) or _TID.match(line) or _ASKED.search(line) for line in lines
+    )
+    threads = threads or sum(bool(_OF_GDB.match(line)) for line in lines) >= 0.5 * len(lines)
     return frames >= 3 and 4 * frames >= len(lines) and threads
 
 
@@ -123,7 +135,10 @@ def _gdb(text: str) -> Iterator[list[_One]]:
                     look = []
                 look.append(_One(current, "", True))
             if look and len(look[-1].frames) < MOST_FRAMES:
-                look[-1].frames.append(_frame(frame))
+                inline = _INLINE.search(line) if _EVALUATES.match(frame[2]) else None
+                look[-1].frames.append(
+                    Frame(clean(inline[3]), clean(inline[1]), int(inline[2])) if inline else _frame(frame)
+                )
         elif (row := _PYTHON.match(line)) and look and len(look[-1].python) < MOST_FRAMES:
             look[-1].python.append(Frame(clean(row[3]), clean(row[1]), int(row[2])))
     if look:

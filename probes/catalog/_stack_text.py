@@ -20,6 +20,11 @@ _PROCESS = re.compile(r"Process (\d{1,10}): ")
 _ASKED = re.compile(
     r" --?(?:global[-_])?rank[= ](\d{1,6})(?= |$)"
 )  # of its command line; --local_rank is another number
+# `### 11:02 rank1 (pid 88)`, `rank 3 on n04:`, `== RANK=12 ==`: a line of somebody's own above a dump, no sentence.
+_HEADING = re.compile(
+    r"(?i)(?=[#=*>$\[(-]|(?:global )?rank|.{1,60}:$)(?!.{0,80}\b(?:wait|other|for rank|than|behind|before|after))"
+    r".{0,60}?(?<!local[ _-])(?<!node[ _-])(?<!group[ _-])\brank[ _:=#]{0,2}(\d{1,6})\b(?!.{0,80}\brank).{0,80}$"
+)
 _SPY_THREAD = re.compile(r'Thread (0[xX][0-9a-fA-F]{1,16}|\d{1,20}) \(([a-z+]{1,20})\)(?:: "(.{0,200})")?')
 SPY_MAIN = re.compile(r'^Thread (?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}) \([a-z+]{1,20}\): "MainThread"$', re.M)
 _FAULT_THREAD = re.compile(
@@ -53,7 +58,11 @@ def py_spy_text(text: str) -> tuple[ProcessStack, ...]:
     """`py-spy dump`, one or several after each other. Raises ParseError."""
     found: list[tuple[int, list[tuple[re.Match[str], list[Frame]]], list[str]]] = []
     ranks: dict[int, int] = {}
+    headed: int | None = None  # the rank that the line above tells
     for line in lines_of(text):
+        if "ank" in line[:80].lower() and (heading := _HEADING.match(line.rstrip())):
+            headed = int(heading[1])
+            continue
         begin, thread = _PROCESS.match(line), _SPY_THREAD.fullmatch(line.rstrip())
         if thread and _begins(thread, found[-1][1] if found else None):
             number = int(thread[1]) if thread[1].isdecimal() and int(thread[1]) < 2**31 else 0
@@ -62,6 +71,9 @@ def py_spy_text(text: str) -> tuple[ProcessStack, ...]:
             found.append((int(begin.group(1)), [], []))
             if asked := _ASKED.search(line[:4000].rstrip()):
                 ranks[len(found) - 1] = int(asked[1])
+            elif headed is not None:
+                ranks[len(found) - 1] = headed
+            headed = None
         elif found and thread:
             found[-1][1].append((thread, []))
         elif found and line.startswith("    ") and not line.startswith("     ") and found[-1][1]:

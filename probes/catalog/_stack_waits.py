@@ -17,8 +17,8 @@ from probes.catalog._stack_facts import Frame, ProcessStack
 
 Kind = Literal[
     "collective", "p2p", "barrier", "store", "start", "destroy", "backward", "data loader", "loader idle", "checkpoint",
-    "compile", "preprocessing", "device sync", "lock", "native wait", "sleep", "input/output", "import", "user code",
-    "stopped", "unknown",
+    "compile", "preprocessing", "generating", "device sync", "lock", "native wait", "sleep", "input/output", "import",
+    "user code", "stopped", "unknown",
 ]  # fmt: skip
 
 
@@ -112,12 +112,15 @@ STRONG: tuple[tuple[str, Callable[[str], tuple[Kind, str] | None]], ...] = (
     ("datasets/utils/py_utils.py", _in("preprocessing", "iflatmap_unordered", "_iflatmap_unordered")),
     ("transformers/tokenization_utils", _in("preprocessing")),
     ("tokenizers/", _in("preprocessing")),
+    ("transformers/generation/", _in("generating")),
+    ("vllm/entrypoints/llm.py", _in("generating", "generate", "chat", "_run_engine")),
     ("torch/cuda/", _in("device sync", "synchronize")),
     ("torch/_tensor_str.py", _in("device sync")),  # printing a tensor copies it from its device
     ("torch/_tensor.py", _in("device sync", "__format__", "__repr__", "__array__")),
     ("torch/amp/grad_scaler.py", _in("device sync", "<genexpr>", "_maybe_opt_step")),  # .item() of what it found
 )
 CHECKPOINT_FUNCTIONS = {"save_checkpoint", "load_checkpoint", "save_pretrained", "_save_checkpoint", "save_state_dict"}
+OUTER = ("checkpoint", "compile", "data loader", "backward", "generating")  # what another wait may be a part of
 # What a function of the program's own is called that prepares a data set.
 PREPARES = re.compile(
     r"(?i)tokeni[sz](?!er\b)|pre_?process|(?:encode|pack|index|shard|prepare|build)_(?:with_)?(?:bpe|text|corpus|docu"
@@ -190,7 +193,7 @@ def waits_in(process: ProcessStack) -> Wait:
     if decided:
         (kind, op), frame = decided[0]
         # A worker that computes a sample has the loop around it, and a loader its own inner calls: not "within".
-        outer = [hit[0] for hit, _ in decided[1:] if hit[0] in ("checkpoint", "compile", "data loader", "backward")]
+        outer = [hit[0] for hit, _ in decided[1:] if hit[0] in OUTER]
         within = tuple(dict.fromkeys(one for one in outer if one != kind and kind != "loader idle"))
         return Wait(kind, op, frame, at, within, thread.active)
     for frame in thread.frames:

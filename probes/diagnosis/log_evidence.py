@@ -229,6 +229,11 @@ def placed(evidence: Evidence, node: str, local_rank: int) -> set[int]:
     return found
 
 
+def tasks_are_launchers(evidence: Evidence) -> bool:
+    """Whether a launcher tells of its own processes: then tasks of srun are launchers, and their numbers no ranks."""
+    return any("local_rank" in one[0].more for one in evidence.job.said("torchrun_failure"))
+
+
 def several_nodes(evidence: Evidence) -> bool:
     """Whether the job spans nodes: by where it was read, or as NCCL counts them."""
     hosts = {str(event.more["host"]) for event, _, _ in evidence.job.events if "host" in event.more}

@@ -19,7 +19,12 @@ from probes.diagnosis.job import Job, RankView, quoted
 TOGETHER = {"collective", "p2p", "barrier", "backward", "store", "device sync", "native wait", "destroy", "start"}
 UNTOLD = {"user code", "unknown"}  # kinds of which nobody can say that they are not where the others are
 FOR_OTHERS = {"collective", "p2p", "barrier", "store", "start"}  # of these, what only another rank can end
-WORKS = {"checkpoint", "compile", "preprocessing"}  # what a rank that others wait for may be doing for minutes
+WORKS = {
+    "checkpoint",
+    "compile",
+    "preprocessing",
+    "generating",
+}  # what a rank that others wait for may be doing for minutes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Errors   none
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import StackFile
 from probes.intake.hosts import node_of_name
-from probes.intake.names import Named
+from probes.intake.logs import LogFile
+from probes.intake.names import Named, named
 
 MOST_THREADS = 4096  # of a dump's entries that are looked at
 
@@ -64,6 +66,26 @@ def in_blocks(known: dict[int, str], world: int) -> dict[int, str]:
     if len(set(block.values())) != len(block) or len(known) * 2 < world:
         return {}
     return {rank: block[rank // size] for rank in range(world) if rank not in known and rank // size in block}
+
+
+def counted_nodes(logs: Iterable[LogFile], nodes: Iterable[PurePosixPath]) -> set[PurePosixPath]:
+    """Folders of nodes called worker-3 or the like, whose numbers count nodes: the lines of one of them are marked with
+    other ranks only."""
+    families: dict[tuple[PurePosixPath, str], dict[PurePosixPath, int]] = {}
+    for folder in nodes:
+        if (number := named(PurePosixPath(folder.name)).rank) is not None:
+            families.setdefault((folder.parent, re.sub(r"\d+", "#", folder.name)), {})[folder] = number
+    marked: dict[PurePosixPath, set[int]] = {}
+    for log in logs:
+        ranks = {event.rank for event in log.log.events if event.rank is not None} if log.marked else set()
+        for folder in log.inside.parents if ranks else ():
+            marked.setdefault(folder, set()).update(ranks)
+    return {
+        folder
+        for family in families.values()
+        if any(one in marked and number not in marked[one] for one, number in family.items())
+        for folder in family
+    }
 
 
 def world_of(reduced: dict[str, Any] | None) -> int | None:

@@ -223,6 +223,7 @@ def _processes(table: Table) -> Rows:
         if re.fullmatch(r"(?i)(?:run|ran|wait|waited)_(?:ms|ns)", name)
     }
     if not (ranks or pids) or not (cpu or threads or masks or asked):
+        yield from _whose(table, ranks, pids)
         return
     for at, row in enumerate(table.rows):
         rank = next((row[one] for one in ranks if _WHOLE.fullmatch(row[one])), "")
@@ -248,6 +249,14 @@ def _processes(table: Table) -> Rows:
             of = f"RANK={rank}\n" if rank else ""
             told_ = f"OMP_NUM_THREADS={row[one]}" if _WHOLE.fullmatch(row[one]) else "PATH=/usr/bin"
             yield at, f"env_rank{rank}" if rank else "env", f"{of}{told_}"
+
+
+def _whose(table: Table, ranks: list[int], pids: list[int]) -> Rows:
+    """Which process each rank is, and no more: as its status and its environment tell it."""
+    for at, row in enumerate(table.rows) if ranks and pids else ():
+        rank, pid = row[ranks[0]], row[pids[0]]
+        if _WHOLE.fullmatch(rank) and _WHOLE.fullmatch(pid) and len(pid) < 11 and len(rank) < 8:
+            yield at, "status", f"Name:\tpython3\nState:\nPid:\t{pid}\nRANK={rank}"
 
 
 def _samples(table: Table) -> Rows:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 
-from probes.catalog._log_tables import unit_of
+from probes.catalog._log_legends import unit_of
 from probes.catalog._log_timings import part_of
 from probes.intake.metrics import series_of
 

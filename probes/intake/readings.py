@@ -110,6 +110,10 @@ class _Extracts:
         rank, above, worker = self.who.of_extract(inside, one, alone and not table)
         key = (self.who.folder_node(inside), one.pid)
         there = self.seen.get(key) if one.pid else None
+        if there is not None and not (there.extract.state or there.extract.wchan or there.extract.kernel):
+            one.variables = {**there.extract.variables, **one.variables}  # which told only whose it is
+            there.ref, there.inside, there.extract = ref, inside, one
+            return True
         if there is not None and table:
             there.again, there.again_in = one.state, one.wchan
             return True

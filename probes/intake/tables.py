@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from probes.catalog._log_tables import unit_of
+from probes.catalog._log_legends import unit_of
 from probes.catalog._log_timings import part_of
 from probes.intake.names import is_address, is_host
 from probes.intake.own_tables import table_in

@@ -17,9 +17,18 @@ from probes.catalog._cluster_facts import Cluster
 from probes.catalog._process_extract import Extract
 from probes.catalog._stack_facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
-from probes.intake.clues import in_blocks, looks_like_a_worker, of_many, of_one, threads_of, told_of, world_of
+from probes.intake.clues import (
+    counted_nodes,
+    in_blocks,
+    looks_like_a_worker,
+    of_many,
+    of_one,
+    threads_of,
+    told_of,
+    world_of,
+)
 from probes.intake.hosts import called, lone_node, node_of_name
-from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem
+from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem, without_rank
 from probes.intake.neighbours import beside_known, of_fabric, of_launches, of_logs, of_names, of_repeated, of_twins
 
 
@@ -47,6 +56,7 @@ class Who:
         tables = (one.inside for one in brought.processes if one.table)
         twins = of_twins([*(one.inside for one in brought.nodes), *tables])
         self.nodes = nodes_of(brought.folders, hosts, whole) | twins
+        self.counted = counted_nodes(brought.logs, self.nodes)
         self.launches = of_launches(brought.insides)
         self.nodes |= set(self.launches)
         self.nodes -= of_many(one.inside for one in brought.nodes)
@@ -128,6 +138,8 @@ class Who:
 
     def of_name(self, inside: PurePosixPath, pid: int | None = None) -> int | None:
         """The rank that a name says. A number that is the process's own pid is none."""
+        if self._counts_nodes(inside):
+            return None
         found, where = self._number(inside, pid), self._counted_in(inside)
         if found is None or where in self.shift:
             return None if found is None else found + self.shift[where]
@@ -136,6 +148,10 @@ class Who:
             return found
         first = self.launches[launch]
         return None if first is None else found + first
+
+    def _counts_nodes(self, inside: PurePosixPath) -> bool:
+        """Whether the number in a name is that of the node's folder, and counts nodes."""
+        return not self.counted.isdisjoint(inside.parents) and named(PurePosixPath(inside.name)).rank is None
 
     def _named(self, inside: PurePosixPath) -> Named:
         return self.names.get(inside) or named(inside)
@@ -155,7 +171,12 @@ class Who:
         """Where numbers in names count alike: on a node, or in a folder whose files are called after local ranks."""
         name = self.names.get(inside)
         alike = f"{inside.parent}/" if name and name.local is not None and inside.parent.name else ""
-        return self.folder_node(inside) or alike
+        return self.folder_node(inside) or alike or self._family(inside)
+
+    def _family(self, inside: PurePosixPath) -> str:
+        """Files beside each other whose names differ in the rank only: worker-0.log may be that of rank 1."""
+        own = named(PurePosixPath(inside.name)).rank is not None
+        return f"{inside.parent}/{without_rank(inside.name)}" if own else ""
 
     def only_local(self, inside: PurePosixPath) -> bool:
         """Whether the number in a file's name is known to be no rank of the job's."""
@@ -265,12 +286,19 @@ class Who:
 
     def _shifts(self) -> dict[str, int]:
         """Node or folder -> what must be added to numbers in its files' names, where all that can be compared agree."""
-        found: dict[str, set[int]] = {}
+        found: dict[str, list[int]] = {}
+        families = set()
         for inside, pid, rank in self._claims():
             where, said = self._counted_in(inside), self._number(inside, pid)
             if where and rank is not None and said is not None and self.names[inside].child is None:
-                found.setdefault(where, set()).add(rank - said)
-        return {where: shifts.pop() for where, shifts in found.items() if len(shifts) == 1}
+                found.setdefault(where, []).append(rank - said)
+                families |= {where} & {self._family(inside)}
+        # One file of a family may hold a line of another rank alone; two that are apart alike are no chance.
+        return {
+            where: shifts[0]
+            for where, shifts in found.items()
+            if len(set(shifts)) == 1 and (len(shifts) > 1 or where not in families)
+        }
 
     def _from_names(self) -> None:
         for inside, pid, rank in list(self._claims()):

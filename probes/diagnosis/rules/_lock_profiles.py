@@ -17,7 +17,7 @@ from probes.diagnosis.whose import rank_of
 
 CAUSE = "cpu.gil_contention"
 MOST = 0.5  # of the samples that hold the lock; judgement
-LOOKS, MOST_LOOKS = 6, 0.6  # of the dumps of stacks; judgement
+HELD, MOST_LOOKS = 4, 0.6  # dumps of stacks in which it has the lock, and their share of all; judgement
 NAMELESS = 3  # looks at a process of which no rank is known; judgement
 SAMPLES = 50  # fewer are chance; judgement
 
@@ -67,7 +67,7 @@ def _in_looks(evidence: Evidence) -> Iterator[Hypothesis]:
     """Many dumps are a small profile. Which thread it is must be the same for most of them."""
     names: Counter[str] = Counter()
     views: dict[int, RankView] = {}
-    looks = 0
+    looks = forward = 0
     for view in evidence.job.ranks.values():
         if view.stack is None or view.waits is None or view.waits.kind in AWAY:
             continue
@@ -75,12 +75,11 @@ def _in_looks(evidence: Evidence) -> Iterator[Hypothesis]:
             looks += 1
             if look.holder and not look.gil:
                 names[look.holder] += 1
+                forward += not any("run_backward" in frame.function for frame in look.frames)
                 views[view.rank] = view
-    if looks < LOOKS or not names:
-        return
-    name, times = names.most_common(1)[0]
-    if times < MOST_LOOKS * looks:
-        return
+    name, times = max(names.items(), key=lambda one: one[1], default=("", 0))
+    if times < max(HELD, MOST_LOOKS * looks) or not forward:
+        return  # hooks of autograd run in its own threads, while the main thread waits for them
     some = list(views.values())
     subject, called = shared(some)
     at = next((look.holder_at for view in some if view.stack for look in (view.stack.look,) if look.holder_at), "")

@@ -18,6 +18,7 @@ WORKS = ("works in its own code", "work in their own code")
 KINDS = {
     "compile": (BUSY, "in_compile", "in_compile_one_look", ("compiles", "compile")),
     "preprocessing": (BUSY, "in_preprocessing", "in_preprocessing_one_look", ("prepares data", "prepare data")),
+    "generating": (BUSY, "in_generation", "in_generation_one_look", ("generates samples", "generate samples")),
     "checkpoint": (CHECKPOINT, "in_checkpoint", "in_checkpoint_one_look", WRITES),
 }
 COMPILERS = ("nvcc", "cicc", "ptxas", "cudafe++", "cc1plus", "ninja", "hipcc", "fatbinary")

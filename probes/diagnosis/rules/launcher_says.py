@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from probes.diagnosis.cluster import POD_FAILED
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
+from probes.diagnosis.going_on import in_one_zone
 from probes.diagnosis.job import quoted
-from probes.diagnosis.log_evidence import node_of, placed, rank_of, when
+from probes.diagnosis.log_evidence import node_of, placed, rank_of, tasks_are_launchers, when
 from probes.diagnosis.rules.rank_exited import (
     ENDS,
     EXITED,
@@ -24,6 +25,7 @@ from probes.diagnosis.rules.rank_exited import (
     signal_name,
     went_on,
 )
+from probes.diagnosis.suspects import ranks_said
 
 RAY = "Worker exit type: SYSTEM_ERROR"  # its process is gone, and Ray does not know why
 TORCHRUN = {"root_cause", "first", "local_rank", "pid"}  # its own list is told by rank_exited.py
@@ -36,6 +38,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     if all(one[0].kind == "rendezvous" and one[0].name in TRIES for one in network):
         yield from _by_code(evidence)
         yield from _closed_first(evidence)
+        yield from _done_first(evidence)
         yield from _by_pods(evidence)
     yield from _nameless(evidence)
     yield from _raised_nameless(evidence)
@@ -44,8 +47,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 def _by_code(evidence: Evidence) -> Iterator[Hypothesis]:
     """The first task that srun, Composer or torch.multiprocessing say has failed, where its own log tells nothing."""
     told: set[int] = set()
+    launchers = tasks_are_launchers(evidence)
     for event, log, seen in evidence.job.said("scheduler_kill", "torchrun_failure"):
-        first = "tasks" in event.more or (event.kind == "torchrun_failure" and not TORCHRUN & set(event.more))
+        first = ("tasks" in event.more and not launchers) or (
+            event.kind == "torchrun_failure" and not TORCHRUN & set(event.more)
+        )
         if not first or id(log) in told:
             continue
         told.add(id(log))
@@ -68,6 +74,24 @@ def _closed_first(evidence: Evidence) -> Iterator[Hypothesis]:
     if len(ranks) == 1:
         says = "closed its connections before the other ranks of its node did"
         yield exited(evidence, ranks.pop(), says, (quoted(*one),), ("closed_first",))
+
+
+def _done_first(evidence: Evidence) -> Iterator[Hypothesis]:
+    """A rank wrote that it is done and left, and others, who were at their steps as it was, then lost their connection
+    or waited in vain: its share of the data was smaller, or it counts its steps in another way."""
+    if own_exceptions(evidence):
+        return
+    done = {one[0].rank: one for one in evidence.job.said("finished") if one[0].rank is not None}
+    lost = {one[0].rank for one in evidence.job.said(*CLOSED) if one[0].rank is not None}
+    lost &= {one[0].rank for one in evidence.job.said("traceback", "fatal_signal")}
+    lost |= {one[0].rank for one in evidence.job.said(*OF_WATCHDOG) if one[0].rank is not None}
+    steps = {one[0].rank for one in evidence.job.said("progress")}
+    if not done or set(done) & lost or not lost <= steps or not set(done) <= steps or len(done) > len(lost):
+        return
+    for rank, one in done.items():
+        if rank is not None:
+            says = f"ended by itself, before {ranks_said(sorted(one for one in lost if one is not None))}"
+            yield exited(evidence, rank, says, (quoted(*one),), ("done_before_others",))
 
 
 def _by_pods(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -112,12 +136,22 @@ def _nameless(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _raised_nameless(evidence: Evidence) -> Iterator[Hypothesis]:
-    """The log of a job ends in an exception, and nothing tells whose it is."""
-    if own_exceptions(evidence) or any(True for _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK, *ENDS)):
+    """The log of a job ends in an exception, and nothing tells whose it is. Where others gave up, or a launcher
+    tells of ends, only one counts whose own launcher tells, in the same log, that a process ended by itself."""
+    if own_exceptions(evidence):
         return
+    goes_on = in_one_zone(evidence)
+    alone = not any(True for _ in evidence.job.said(*OF_WATCHDOG, *OF_NETWORK, *ENDS))
+    ended = {id(log) for event, log, _ in evidence.job.said("torchrun_failure") if (event.code or 0) > 0}
     for one in evidence.job.said("traceback"):
         event, log, _ = one
         if event.rank is not None or of_others(replace(event, rank=0)) or went_on(evidence, one):
+            continue
+        if goes_on and not any(step[1] is log for step in evidence.job.said("progress")):
+            continue  # of another program: the job still made its steps when somebody looked
+        if not alone and (
+            id(log) not in ended or any(said[1] is log for said in evidence.job.said(*OF_NETWORK, *OF_WATCHDOG))
+        ):
             continue
         node = node_of(evidence, one)
         yield Hypothesis(

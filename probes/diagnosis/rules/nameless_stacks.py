@@ -13,7 +13,7 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.suspects import FOR_OTHERS, standing
 
 MISSING, BUSY, CHECKPOINT = "fw.rank_missing_collective", "fw.rank_busy", "fw.checkpoint_stall"
-CAUSES = {"compile": BUSY, "preprocessing": BUSY, "checkpoint": CHECKPOINT}
+CAUSES = {"compile": BUSY, "preprocessing": BUSY, "generating": BUSY, "checkpoint": CHECKPOINT}
 LEAST = 3  # processes; judgement: of two that differ nothing tells which is late
 WAITS = FOR_OTHERS | {"backward"}
 One = tuple[Seen, ProcessStack, Wait]

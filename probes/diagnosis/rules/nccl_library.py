@@ -17,7 +17,9 @@ CAUSE = "nccl.library_fault"
 CRASHES = (-11, -6, -7, -4, -8)  # signals of a process that broke; signal(7)
 ABORTING = ("ncclCommAbort", "ncclCommDestroy", "commReclaim", "ncclCommRevoke")
 ASKS = ("ncclPollProxyResponse", "ncclProxyCallBlocking", "ncclProxyCallAsync")
-TAKES = ("ncclSocketAccept", "socketTryAccept", "socketFinalizeAccept", "ncclSocketProgress", "socketProgressState")
+# Where it stays while a peer that it took sends nothing more: in the accept of one, or in reading an operation of one.
+TAKES = ("ncclSocketAccept", "socketTryAccept", "socketFinalizeAccept", "ncclSocketProgress", "socketProgressState",
+    "ncclSocketRecv", "socketWait")  # fmt: skip
 NO_ROOM = "waits for room in NCCL's own queue, which nobody empties"
 BUSY, ABORT = 80.0, 6  # percent of a CPU, judgement: in its usual wait, poll(), it uses none; SIGABRT
 _IN_LIBRARY = re.compile(r"^(?:nccl|rccl|pnccl)[A-Z]|@lib[nr]ccl\.so|(?:^|::)nccl[A-Z]")

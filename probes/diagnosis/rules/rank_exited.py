@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
-from probes.diagnosis.log_evidence import Said, before, rank_of, when
+from probes.diagnosis.log_evidence import Said, before, rank_of, tasks_are_launchers, when
 from probes.diagnosis.suspects import ranks_said
 
 EXITED = "fw.rank_exited"
@@ -151,10 +151,11 @@ def _signals(evidence: Evidence) -> Iterator[Said]:
     ]
     first = min((at for one in ended if (at := when(evidence, one)) is not None), default=None)
     told: set[int] = set()
+    launchers = tasks_are_launchers(evidence)
     for one in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
         event, log, _ = one
         if event.kind == "scheduler_kill" and "tasks" in event.more:
-            if id(log) in told or len(event.about) > 1:
+            if launchers or id(log) in told or len(event.about) > 1:
                 told.add(id(log))
                 continue
             told.add(id(log))
