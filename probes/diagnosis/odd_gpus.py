@@ -44,8 +44,11 @@ def odd_gpu(evidence: Evidence) -> Odd | None:
     sampled = {(seen.node, one.gpu): (one, seen.ref) for seen in evidence.of("gpu.dmon") for one in seen.facts.gpus}
     found: list[At] = []
     for node, there in gpus_of(evidence).items():
+        whole = sum(name == node for name, _ in sampled)  # dmon tells every GPU of its node
         for key, gpu in there.gpus.items():
-            at, ref = (node, gpu.index if gpu.index is not None else -1), there.refs[key]
+            if gpu.index is None and (whole > len(there.gpus) or not gpu.bus_id):
+                continue  # it is one of those that are told with their number, and nothing tells which
+            at, ref = (node, -1 if gpu.index is None else gpu.index), there.refs[key]
             if gpu.utilisation_percent is None and at in sampled:
                 one, ref = sampled[at]
                 gpu = _with_samples(gpu, one)

@@ -47,6 +47,8 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
     }
     for seen, finding in evidence.findings(*codes):
         subject: dict[str, str | int] = dict(finding.subject)
+        if seen.node and subject.get("gpu") in _one_bridge(seen):
+            subject = {}  # both ends of it: which is at fault, nothing tells
         if seen.node:
             subject["node"] = seen.node
         lost = codes[finding.code] == "nvlink_lost"
@@ -59,6 +61,16 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("all links of that GPU active at a second look",),
             nodes=frozenset({seen.node}) if lost else frozenset(),
         )
+
+
+def _one_bridge(seen: Seen) -> set[int]:
+    """The two GPUs of a node that miss the same links, where no other one misses any."""
+    down = {
+        one.gpu: {link for link, speed in one.speeds.items() if speed is None}
+        for one in (seen.facts.gpus if seen.probe == "gpu.nvlink" else ())
+    }
+    some = [gpu for gpu, links in down.items() if links]
+    return set(some) if len(some) == 2 and down[some[0]] == down[some[1]] else set()
 
 
 def _rising(evidence: Evidence) -> Iterator[Hypothesis]:
