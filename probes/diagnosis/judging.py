@@ -158,8 +158,8 @@ def _by_address(evidence: Evidence) -> dict[str, str]:
 
 
 def _by_cluster(evidence: Evidence) -> dict[str, str]:
-    """Full names of nodes by their first label, as which a node's own lines call it, where the cluster knows them by the
-    full ones: commands to it take no other."""
+    """Full names of nodes by their first label, as which a node's own lines call it, where the cluster knows them by
+    the full ones: commands to it take no other."""
     told: dict[str, set[str]] = {}
     for seen in evidence.of("cluster.events"):
         for name in {pod.node for pod in seen.facts.pods if pod.node}:

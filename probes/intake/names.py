@@ -153,7 +153,11 @@ def _says_so(name: str) -> bool:
 
 def _below_nodes(folder: PurePosixPath) -> bool:
     """nodes/worker-b6, as must-gather and people lay nodes out: what the folder above says counts for any name."""
-    return folder.parent.name.lower() in ("nodes", "hosts") and bool(re.search(r"\d", folder.name)) and is_host(folder.name)
+    return (
+        folder.parent.name.lower() in ("nodes", "hosts")
+        and bool(re.search(r"\d", folder.name))
+        and is_host(folder.name)
+    )
 
 
 def _shape(name: str) -> str:

@@ -154,7 +154,7 @@ def of_yaml(found: Gathered, text: str) -> None:
 
 
 def _in_blocks(text: str) -> Iterator[str]:
-    """Its lines; a mapping that somebody wrote in one line, `spec: {nodeName: gpu-3, hostNetwork: true}`, as a block."""
+    """Its lines; a mapping that stands in one line, `spec: {nodeName: gpu-3, hostNetwork: true}`, as a block."""
     for line in lines_of(text[:4_194_304], 3000):
         flow = _FLOW.fullmatch(line.rstrip())
         if flow is None:
