@@ -62,6 +62,16 @@ def test_a_rank_that_has_not_launched_the_collective_is_not_excused_by_its_idle_
     assert verdict.hypothesis.cause != "gpu.silent_stall" or verdict.probability < 0.8
 
 
+@pytest.mark.parametrize("head", ["## rank {} host {}\n", "=== rank {} on {} ===\n", "rank {} pid 77 node {}:\n"])
+def test_stacks_below_words_that_name_rank_and_host_tell_whose_gpu_idles(tmp_path: Path, head: str) -> None:
+    stack = 'Process {0}: python t.py\nPython v3.11.4 (/usr/bin/python3.11)\n\nThread {0} (idle): "MainThread"\n'
+    stack += "    synchronize (torch/cuda/streams.py:105)\n    end_step (loop.py:{1})\n    <module> (t.py:9)\n\n"
+    places = {0: "dgx-5", 7: "dgx-5", 8: "dgx-6", 10: "dgx-6"}
+    stacks = "".join(head.format(r, node) + stack.format(600 + r, 52) for r, node in places.items())
+    found = judged(tmp_path, {"dgx-5/smi.csv": table(), "dgx-6/smi.csv": table(2), "stacks.txt": stacks}).verdict
+    assert (found.hypothesis.cause, found.hypothesis.subject["rank"]) == ("gpu.silent_stall", 10)
+
+
 def test_a_look_at_some_values_does_not_hide_which_processes_the_table_tells(tmp_path: Path) -> None:
     """Two nodes whose tables list processes, and one of which a shorter query came first."""
     short = "index, remapped_rows.pending\n" + "".join(f"{g}, No\n" for g in range(8))
@@ -175,6 +185,17 @@ def test_a_copy_of_sysfs_tells_which_gpu_has_fewer_lanes(tmp_path: Path, below: 
                 files[f"{node}/{below}/0000:{bus}:00.0/{name}".replace(":", colon)] = value + "\n"
     found = judged(tmp_path, files).verdict.hypothesis
     assert (found.cause, found.subject) == ("gpu.pcie_degraded", {"node": "kit2", "bus_id": "0000:3d:00.0"})
+
+
+@pytest.mark.parametrize("form", ["{path}:{value}\n", "{path} {value}\n", "{path} = {value}\n"])
+def test_lines_of_sysfs_tell_it_too(tmp_path: Path, form: str) -> None:
+    lines = "".join(
+        form.format(path=f"/sys/bus/pci/devices/0000:{bus}:00.0/{name}", value=value)
+        for bus in ("1b", "2c", "3d", "4e")
+        for name, value in (LINKS | ({"current_link_width": "1"} if bus == "2c" else {})).items()
+    )
+    found = judged(tmp_path, {"gpu-07.sysfs.txt": lines}).verdict.hypothesis
+    assert (found.cause, found.subject) == ("gpu.pcie_degraded", {"node": "gpu-07", "bus_id": "0000:2c:00.0"})
 
 
 def test_lspci_is_read_beside_the_counts_that_somebody_made_of_it(tmp_path: Path) -> None:
