@@ -144,8 +144,34 @@ def test_both_gpus_of_a_bridge_that_is_down_are_told_as_one_fault_of_the_node(tm
     assert one.subject == {"node": "rig4", "gpu": 1}
 
 
+def test_a_gpu_of_a_mesh_that_lost_its_links_is_told_once_though_its_neighbours_miss_theirs(tmp_path: Path) -> None:
+    """Six links each, joined directly as in a hybrid cube mesh: every lost link has two ends."""
+    lost = {6: tuple(range(6)), 2: (0,), 4: (1, 5), 5: (3,), 7: (0, 2)}
+    found = judged(tmp_path, {"gpu-07/nvlink.txt": speeds(lost, gpus=8)}).verdict
+    assert found.hypothesis.subject == {"node": "gpu-07", "gpu": 6}
+    assert "GPU 6: NVLink links 0, 1, 2, 3, 4, 5 are inactive" in found.hypothesis.says
+
+
+def test_a_gpu_that_holds_no_memory_of_the_job_is_no_silent_one(tmp_path: Path) -> None:
+    head = "index, utilization.gpu [%], power.draw [W], memory.used [MiB]\n"
+    rows = [f"{g}, 100, {120.0 + g}, 61000\n" for g in range(7)]
+    for memory, silent in ((4, False), (60990, True)):
+        smi = head + "".join(rows) + f"7, 0, 64.0, {memory}\n"
+        log = timed_out([71] * (8 if silent else 7))
+        found = judged(tmp_path / str(memory), {"gpu-07/smi.csv": smi, "stderr.txt": log}).verdict.hypothesis
+        assert (found.cause == "gpu.silent_stall") is silent
+
+
+@pytest.mark.parametrize("title", ["kit-9 console, typed by hand:", "on kit-9 (dmesg)", "kit-9 kernel log"])
+def test_lines_without_a_host_are_of_the_one_that_stands_above_them(tmp_path: Path, title: str) -> None:
+    text = f"{title}\nNVRM: GPU 0000:e3:00.0: GPU has fallen off the bus.\nNVRM: A GPU crash dump has been created.\n"
+    found = judged(tmp_path, {"note_from_dc.txt": text}).verdict.hypothesis
+    assert (found.cause, found.subject["node"]) == ("gpu.fell_off_bus", "kit-9")
+
+
 def test_a_line_without_a_rank_is_of_the_one_node_on_which_the_whole_job_runs(tmp_path: Path) -> None:
-    init = "{0}:{1}:{1} [{2}] NCCL INFO comm 0x5{2} rank {2} nranks {3} cudaDev {2} nvmlDev {2} busId {2}1000 commId 0x7 - Init COMPLETE\n"
+    init = "{0}:{1}:{1} [{2}] NCCL INFO comm 0x5{2} rank {2} nranks {3} cudaDev {2} nvmlDev {2} busId {2}1000 "
+    init += "commId 0x7 - Init COMPLETE\n"
     here = "".join(init.format("rig4", 700 + rank, rank, 4) for rank in range(4))
     error = RAISED.replace("[rank{}]: ", "")
     found = judged(tmp_path, {"out.txt": here + error}).verdict.hypothesis

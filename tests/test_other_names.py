@@ -87,9 +87,9 @@ def test_rows_of_a_small_script_name_their_node(tmp_path: Path, name: str, text:
 
 
 EKS = """\
-NAME            READY   STATUS             RESTARTS      AGE   IP           NODE                            NOMINATED NODE
-moe-worker-0    1/1     Running            0             3h    10.1.0.4     ip-10-9-0-17.{0}   <none>
-moe-worker-1    0/1     CrashLoopBackOff   4 (1m ago)    3h    10.1.0.5     ip-10-9-0-44.{0}   <none>
+NAME           READY   STATUS             RESTARTS     AGE   IP          NODE                        NOMINATED NODE
+moe-worker-0   1/1     Running            0            3h    10.1.0.4    ip-10-9-0-17.{0}   <none>
+moe-worker-1   0/1     CrashLoopBackOff   4 (1m ago)   3h    10.1.0.5    ip-10-9-0-44.{0}   <none>
 """
 
 
@@ -109,7 +109,8 @@ def test_without_such_a_list_a_machine_keeps_the_name_that_it_calls_itself_by(tm
 
 
 POD = {
-    "block": "kind: Pod\nmetadata:\n  name: trn-1\nspec:\n  hostNetwork: false\n  nodeName: worker-g\nstatus:\n  phase: Failed\n",
+    "block": "kind: Pod\nmetadata:\n  name: trn-1\nspec:\n  hostNetwork: false\n  nodeName: worker-g\n"
+    "status:\n  phase: Failed\n",
     "one line": "kind: Pod\nmetadata: {name: trn-1, namespace: ml}\nspec: {hostNetwork: false, nodeName: worker-g}\n"
     "status: {phase: Failed}\n",
 }

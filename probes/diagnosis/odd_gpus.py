@@ -26,6 +26,7 @@ ALIKE = 15.0  # points within which the others lie; judgement
 LESS, MORE = 0.6, 1.6  # of the others' median power; judgement
 PEERS = 7  # others that all spin; judgement: of a whole node at least
 IDLE, FULL = 5, 95  # percent of use; judgement
+NOTHING = 10  # of the usual memory a tenth: a driver's own needs hundreds of MiB at most; judgement
 SPIN = 2.5  # of an idle GPU's power; recorded H100: 120 to 200 W in a collective, 70 to 85 W idle, over 500 W at work
 
 
@@ -56,13 +57,20 @@ def odd_gpu(evidence: Evidence) -> Odd | None:
             if gpu.answered:
                 found.append((gpu, node, ref))
     found += [(_with_samples(Gpu("", one.gpu), one), node, ref) for (node, _), (one, ref) in sampled.items()]
-    used = [one for one in found if one[0].pids] or found
+    used = [one for one in found if one[0].pids] or _holding(found)
     odd = _by_load(used) or _by_power(used)
     if odd is None:
         return None
     looks = (*evidence.of("gpu.state"), *evidence.of("gpu.dmon"))
     times = [seen.at for seen in looks if seen.node == odd.node and seen.at is not None]
     return dataclasses.replace(odd, seen_at=max(times, default=None))
+
+
+def _holding(found: list[At]) -> list[At]:
+    """Without GPUs that hold next to nothing where the others hold a job's memory: no rank of it runs there."""
+    memory = [gpu.memory_used_mib for gpu, _, _ in found if gpu.memory_used_mib is not None]
+    least = statistics.median(memory) / NOTHING if memory else 0
+    return [one for one in found if one[0].memory_used_mib is None or one[0].memory_used_mib >= least]
 
 
 def _with_samples(gpu: Gpu, one: Sampled) -> Gpu:

@@ -45,14 +45,17 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
         "gpu.nvlink_inactive": "nvlink_lost",
         "gpu.nvlink_errors": "nvlink_counts",
     }
+    others = []
     for seen, finding in evidence.findings(*codes):
         subject: dict[str, str | int] = dict(finding.subject)
-        if seen.node and subject.get("gpu") in _one_bridge(seen):
-            subject = {}  # both ends of it: which is at fault, nothing tells
+        ends = _other_ends(seen) if seen.node else {}
+        if (mine := subject.get("gpu")) in ends:
+            at = ends[mine]
+            subject = {} if at is None else {"gpu": at}
         if seen.node:
             subject["node"] = seen.node
         lost = codes[finding.code] == "nvlink_lost"
-        yield Hypothesis(
+        found = Hypothesis(
             LINK,
             subject,
             f"On {seen.node or 'a node'} {finding.says}",
@@ -61,16 +64,25 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("all links of that GPU active at a second look",),
             nodes=frozenset({seen.node}) if lost else frozenset(),
         )
+        if subject.get("gpu") == mine:
+            yield found
+        else:
+            others.append(found)  # whose words count after those of the GPU itself
+    yield from others
 
 
-def _one_bridge(seen: Seen) -> set[int]:
-    """The two GPUs of a node that miss the same links, where no other one misses any."""
+def _other_ends(seen: Seen) -> dict[object, int | None]:
+    """{GPU: the one whose links it misses} where GPUs are joined directly and all that miss links are ends of the same:
+    of a bridge both, and nothing tells which is at fault; of a mesh one GPU and all that it was joined to."""
     down = {
-        one.gpu: {link for link, speed in one.speeds.items() if speed is None}
+        one.gpu: [link for link, speed in one.speeds.items() if speed is None]
         for one in (seen.facts.gpus if seen.probe == "gpu.nvlink" else ())
     }
-    some = [gpu for gpu, links in down.items() if links]
-    return set(some) if len(some) == 2 and down[some[0]] == down[some[1]] else set()
+    some = sorted((gpu for gpu in down if down[gpu]), key=lambda gpu: -len(down[gpu]))
+    if len(some) == 2 and down[some[0]] == down[some[1]]:
+        return dict.fromkeys(some)
+    joined = len(some) > 2 and len(down[some[0]]) == sum(len(down[gpu]) for gpu in some[1:])
+    return dict.fromkeys(some, some[0]) if joined else {}
 
 
 def _rising(evidence: Evidence) -> Iterator[Hypothesis]:
