@@ -84,3 +84,54 @@ def test_one_field_of_each_gpu_put_into_a_line_tells_which_gpu_of_which_node(tmp
 def test_rows_of_a_small_script_name_their_node(tmp_path: Path, name: str, text: str, cause: str) -> None:
     verdict = judged(tmp_path, {name: text}).verdict
     assert (verdict.hypothesis.cause, verdict.hypothesis.subject["node"]) == (cause, "birch-2")
+
+
+EKS = """\
+NAME           READY   STATUS             RESTARTS     AGE   IP          NODE                        NOMINATED NODE
+moe-worker-0   1/1     Running            0            3h    10.1.0.4    ip-10-9-0-17.{0}   <none>
+moe-worker-1   0/1     CrashLoopBackOff   4 (1m ago)   3h    10.1.0.5    ip-10-9-0-44.{0}   <none>
+"""
+
+
+@pytest.mark.parametrize("domain", ["ec2.internal", "eu-west-1.compute.internal", "gpu.example.org"])
+def test_a_machine_that_calls_itself_by_its_first_label_is_named_as_the_cluster_knows_it(
+    tmp_path: Path, domain: str
+) -> None:
+    kernel = "May  7 09:01:12 ip-10-9-0-44 kernel: NVRM: Xid (PCI:0000:4d:00): 79, GPU has fallen off the bus.\n"
+    found = judged(tmp_path, {"pods.txt": EKS.format(domain), "kern.log": kernel}).verdict.hypothesis
+    assert found.subject["node"] == f"ip-10-9-0-44.{domain}"
+    assert found.says.count(domain) == 1
+
+
+def test_without_such_a_list_a_machine_keeps_the_name_that_it_calls_itself_by(tmp_path: Path) -> None:
+    kernel = "May  7 09:01:12 ip-10-9-0-44 kernel: NVRM: Xid (PCI:0000:4d:00): 79, GPU has fallen off the bus.\n"
+    assert judged(tmp_path, {"kern.log": kernel}).verdict.hypothesis.subject["node"] == "ip-10-9-0-44"
+
+
+POD = {
+    "block": "kind: Pod\nmetadata:\n  name: trn-1\nspec:\n  hostNetwork: false\n  nodeName: worker-g\n"
+    "status:\n  phase: Failed\n",
+    "one line": "kind: Pod\nmetadata: {name: trn-1, namespace: ml}\nspec: {hostNetwork: false, nodeName: worker-g}\n"
+    "status: {phase: Failed}\n",
+}
+
+
+@pytest.mark.parametrize("form", POD)
+@pytest.mark.parametrize("ending", ["yaml", "yml", "txt"])
+def test_a_pod_that_somebody_saved_as_yaml_tells_its_machine(tmp_path: Path, form: str, ending: str) -> None:
+    files = {"trn-1.log": MET, f"pods/trn-1.{ending}": "apiVersion: v1\n" + POD[form]}
+    assert judged(tmp_path, files).verdict.hypothesis.subject["node"] == "worker-g"
+
+
+def test_a_manifest_that_somebody_applies_is_no_evidence(tmp_path: Path) -> None:
+    manifest = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: trn-1\nspec:\n  nodeName: worker-g\n"
+    files = {"trn-1.log": MET, "trn-1.yaml": manifest}
+    assert "worker-g" not in judged(tmp_path, files).verdict.hypothesis.subject.values()
+
+
+@pytest.mark.parametrize("above", ["nodes", "must-gather/nodes", "hosts"])
+@pytest.mark.parametrize("name", ["worker-b6", "run12", "k8s-w-3.lab.example"])
+def test_what_lies_in_a_folder_of_nodes_is_called_as_the_node(tmp_path: Path, above: str, name: str) -> None:
+    kernel = "[Wed Apr 22 07:58:19 2026] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"
+    files = {f"{above}/{name}/dmesg.txt": kernel, f"{above}/README": "taken at 8\n"}
+    assert judged(tmp_path, files).verdict.hypothesis.subject["node"] == name

@@ -80,8 +80,9 @@ def _lost(line: str) -> Gpu:
     Newer drivers write `GPU0000:02:00.0` without the space and `GPU2: 0000:02:00.0` with the index.
     """
     where, _, why = line.partition("device handle for")[2].strip().removeprefix("GPU").strip().rpartition(": ")
-    place = where.rpartition(" ")[2]
-    return Gpu(bus_id(place), answered=False, silence=clean(why.strip())[:200] or LOST, outcome="failed")
+    number, _, place = where.rpartition(" ")
+    index = int(number[:-1]) if number[:-1].isdecimal() and number.endswith(":") and len(number) < 5 else None
+    return Gpu(bus_id(place), index, answered=False, silence=clean(why.strip())[:200] or LOST, outcome="failed")
 
 
 def _pairs(lines: list[str]) -> Pairs:

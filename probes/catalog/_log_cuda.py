@@ -53,7 +53,8 @@ SHAPES = (
         shape("cuda_error", needle, rf"(?P<name>{words})")
         for needle, words in (
             ("llegal memory access", r"(?:an )?[Ii]llegal memory access"),
-            ("evice-side assert", r"[Dd]evice-side assert(?:ion)?(?: triggered)?"),
+            # not torch's advice below every error: Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions
+            ("evice-side assert", r"(?<!enable )[Dd]evice-side assert(?:ion)?(?: triggered)?"),
             ("isaligned address", r"[Mm]isaligned address"),
             ("nspecified launch failure", r"[Uu]nspecified launch failure"),
             ("encountered", r"(?:an )?illegal instruction (?=was encountered)"),

@@ -26,6 +26,7 @@ _STATUS = re.compile(r"([A-Za-z_]{2,40}):[ \t]{1,8}(.{0,200})")
 _TICKS = re.compile(r"cpu_ticks_1s user=(\d{1,9}) sys=(\d{1,9})")
 _KERNEL = re.compile(r"\[<[0-9a-fx]{1,20}>\] ([\w.]{1,100})")
 _VARIABLE = re.compile(r"(RANK|WORLD_SIZE|LOCAL_RANK|SLURM_PROCID|SLURM_NTASKS)=(\d{1,7})(?!\d)")
+_OF_PID = re.compile(r"\W{0,12}(?:pid[ :=]{0,3}|process |/proc/)?(\d{2,10})(?:/environ)?\W{0,12}", re.I)
 _TASK = re.compile(r"(\d{1,10}) (.{1,40}) ([A-Z])\([a-z ]{1,20}\) (\S{1,64}) \d{1,20} \d{1,20} ([\d,-]{1,200})\s*$")
 _STARTS = re.compile(r"(?:torchrun|torch\.distributed\.(?:run|launch)).{0,400}--nproc[_-]per[_-]node[= ](\d{1,3})\b")
 _MORE_NODES = re.compile(r"--nnodes[= ](?!1(?:\s|$|:1\b))\S")
@@ -75,7 +76,7 @@ def is_extract(text: str) -> bool:
 def is_environment(text: str) -> bool:
     """Whether this is the environment of a rank: one variable a line, or NUL between them as in /proc/PID/environ."""
     found = {name for name, _ in _VARIABLE.findall(text[:262144])}
-    lines = [line for line in text[:262144].replace("\0", "\n").split("\n") if line]
+    lines = [line for line in text[:262144].replace("\0", "\n").split("\n") if line and not _OF_PID.fullmatch(line)]
     return bool({"RANK", "SLURM_PROCID"} & found) and sum(
         "=" in line and not line[0].isdigit() for line in lines
     ) > 0.9 * len(lines)
@@ -85,6 +86,24 @@ def variables_in(text: str) -> dict[str, int]:
     """Variables that number a rank."""
     lines = text[:1_048_576].replace("\0", "\n").split("\n")
     return {found[1]: int(found[2]) for line in lines if (found := _VARIABLE.fullmatch(line))}
+
+
+def environments_in(text: str) -> list[tuple[int, str]]:
+    """(pid, environment) of processes that a loop printed one after the other: each begins below a line with its pid,
+    or where a name comes again. A pid that nothing tells is 0."""
+    found: list[tuple[int, list[str]]] = [(0, [])]
+    names: set[str] = set()
+    for line in text[:1_048_576].replace("\0", "\n").split("\n"):
+        of, name = _OF_PID.fullmatch(line[:80]), line.partition("=")[0] if "=" in line else ""
+        if of is not None or name in names:
+            found.append((int(of[1]) if of else 0, []))
+            names.clear()
+        if of is None:
+            found[-1][1].append(line)
+            names |= {name} - {""}
+        if len(found) > MOST:
+            break
+    return [(pid, "\n".join(lines)) for pid, lines in found if variables_in("\n".join(lines))]
 
 
 def extracts_of(text: str) -> list[Extract]:

@@ -101,8 +101,9 @@ def _add_pci(gpus: dict[str, Gpu], text: str) -> int:
 
 
 def _numbered(gpus: list[Gpu], attached: int | None) -> tuple[Gpu, ...]:
-    """The driver numbers GPUs by bus id. Nothing is guessed when only some of the attached GPUs are shown."""
-    if attached is not None and len(gpus) < attached:
+    """The driver numbers GPUs by bus id. Nothing is guessed when only some of the attached GPUs are shown, as
+    a single one may be that was cut out of more."""
+    if (attached is None and len(gpus) == 1) or (attached is not None and len(gpus) < attached):
         return tuple(gpus)
     taken = {gpu.index for gpu in gpus}
     places = iter(range(len(gpus)))

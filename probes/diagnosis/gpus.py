@@ -75,7 +75,7 @@ def _add(there: NodeGpus, gpu: Gpu, ref: str) -> None:
     more = {
         one.name: getattr(gpu, one.name)
         for one in dataclasses.fields(Gpu)
-        if getattr(known, one.name) is None and getattr(gpu, one.name) is not None
+        if getattr(known, one.name) in (None, ()) and getattr(gpu, one.name) not in (None, ())
     }
     there.gpus[key] = dataclasses.replace(known, **more)
 

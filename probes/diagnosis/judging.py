@@ -140,7 +140,7 @@ def _on_nodes(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]:
     nodes: dict[str, str] = {}
     for seen in evidence.of("cluster.events"):
         nodes.update({pod.name: pod.node for pod in seen.facts.pods if pod.node})
-    named = _by_address(evidence)
+    named = _by_address(evidence) | _by_cluster(evidence)
     if named:
         found = [_named(one, named) for one in found]
     return [_placed(one, nodes) for one in found] if nodes else found
@@ -157,12 +157,23 @@ def _by_address(evidence: Evidence) -> dict[str, str]:
     return {at: names[0] for at, names in told.items() if len({name.partition(".")[0] for name in names}) == 1}
 
 
+def _by_cluster(evidence: Evidence) -> dict[str, str]:
+    """Full names of nodes by their first label, as which a node's own lines call it, where the cluster knows them by
+    the full ones: commands to it take no other."""
+    told: dict[str, set[str]] = {}
+    for seen in evidence.of("cluster.events"):
+        for name in {pod.node for pod in seen.facts.pods if pod.node}:
+            told.setdefault(name.partition(".")[0], set()).add(name)
+    return {short: min(names) for short, names in told.items() if len(names) == 1 and short not in names}
+
+
 def _named(one: Hypothesis, names: Mapping[str, str]) -> Hypothesis:
-    """With the name of a node where it is told by its address."""
+    """With the name of a node where it is told by its address, or by a part of its name."""
     here = {names[node] for node in one.nodes if node in names}
     at = str(one.subject.get("node", ""))
     if at in names:
-        one = replace(one, subject={**one.subject, "node": names[at]}, says=one.says.replace(at, names[at]))
+        says = one.says if names[at] in one.says else one.says.replace(at, names[at])
+        one = replace(one, subject={**one.subject, "node": names[at]}, says=says)
     return replace(one, nodes=one.nodes | here) if here else one
 
 

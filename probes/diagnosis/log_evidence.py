@@ -26,8 +26,8 @@ OWN_FAULTS = ("cuda_error", "loader_killed", "shm_full", "disk_full", "hook_orde
 
 
 def node_of(evidence: Evidence, one: Said) -> str:
-    """The node on which a line was written: by the name in front of it, by its rank, or by its file. In a container the
-    name in front may be one that only the container knows."""
+    """The node on which a line was written: by the name in front of it, by its rank, or by its file, or as that of all
+    ranks. In a container the name in front may be one that only the container knows."""
     event, _, seen = one
     host = str(event.more.get("host", ""))
     if host and (node := node_called(evidence, host)):
@@ -35,7 +35,7 @@ def node_of(evidence: Evidence, one: Said) -> str:
     if event.rank is not None and (node := evidence.job.view(event.rank).node):
         # A node that such names told is no other name of one that wrote beside it.
         return host if host and node in evidence.places.writers else str(node)
-    return host or seen.node
+    return host or seen.node or str(evidence.places.lone)
 
 
 def node_called(evidence: Evidence, host: str) -> str:
@@ -94,6 +94,14 @@ class Places:
     def writers(self) -> frozenset[str]:
         """The names in front of lines."""
         return frozenset(str(event.more["host"]) for event, _, _ in self._evidence.job.events if "host" in event.more)
+
+    @functools.cached_property
+    def lone(self) -> str:
+        """The node of the whole job, where every one of its ranks is known to be there."""
+        job = self._evidence.job
+        nodes = {view.node for view in job.ranks.values()}
+        whole = job.world_size is not None and job.ranks.keys() >= set(range(job.world_size))
+        return str(nodes.pop()) if whole and len(nodes) == 1 else ""
 
     @functools.cached_property
     def timed(self) -> bool:

@@ -116,6 +116,26 @@ def _absent(evidence: Evidence) -> Iterator[Suspect]:
         )
 
 
+def all_timed_out(evidence: Evidence) -> bool:
+    """Whether every rank of the job timed out in the same place of a group that holds the whole job, or says that it
+    had enqueued more than that: each of them has launched the collective, and it ends nowhere."""
+    world = _world(evidence) or 0
+    for group, waiting in by_group(evidence).items():
+        if len(waiting) < max(world, 2) or not spans_job(waiting):
+            continue
+        latest = max(one[0].seq or 0 for one in waiting.values())
+        accounts = _accounts(evidence, group)
+        launched = (one[0].seq == latest or _enqueued(accounts.get(rank)) >= latest for rank, one in waiting.items())
+        if all(launched):
+            return True
+    return False
+
+
+def _enqueued(account: Said | None) -> int:
+    number = account[0].more.get("enqueued") if account is not None else None
+    return number if isinstance(number, int) else -1
+
+
 def spans_job(waiting: dict[int, Said]) -> bool:
     """Whether ranks count in this group as in the job: then it holds the job from its first rank on."""
     return all(event.more.get("group_rank", rank) == rank for rank, (event, _, _) in waiting.items())

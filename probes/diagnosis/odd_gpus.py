@@ -26,6 +26,7 @@ ALIKE = 15.0  # points within which the others lie; judgement
 LESS, MORE = 0.6, 1.6  # of the others' median power; judgement
 PEERS = 7  # others that all spin; judgement: of a whole node at least
 IDLE, FULL = 5, 95  # percent of use; judgement
+NOTHING = 10  # of the usual memory a tenth: a driver's own needs hundreds of MiB at most; judgement
 SPIN = 2.5  # of an idle GPU's power; recorded H100: 120 to 200 W in a collective, 70 to 85 W idle, over 500 W at work
 
 
@@ -44,8 +45,11 @@ def odd_gpu(evidence: Evidence) -> Odd | None:
     sampled = {(seen.node, one.gpu): (one, seen.ref) for seen in evidence.of("gpu.dmon") for one in seen.facts.gpus}
     found: list[At] = []
     for node, there in gpus_of(evidence).items():
+        whole = sum(name == node for name, _ in sampled)  # dmon tells every GPU of its node
         for key, gpu in there.gpus.items():
-            at, ref = (node, gpu.index if gpu.index is not None else -1), there.refs[key]
+            if gpu.index is None and (whole > len(there.gpus) or not gpu.bus_id):
+                continue  # it is one of those that are told with their number, and nothing tells which
+            at, ref = (node, -1 if gpu.index is None else gpu.index), there.refs[key]
             if gpu.utilisation_percent is None and at in sampled:
                 one, ref = sampled[at]
                 gpu = _with_samples(gpu, one)
@@ -53,13 +57,20 @@ def odd_gpu(evidence: Evidence) -> Odd | None:
             if gpu.answered:
                 found.append((gpu, node, ref))
     found += [(_with_samples(Gpu("", one.gpu), one), node, ref) for (node, _), (one, ref) in sampled.items()]
-    used = [one for one in found if one[0].pids] or found
+    used = [one for one in found if one[0].pids] or _holding(found)
     odd = _by_load(used) or _by_power(used)
     if odd is None:
         return None
     looks = (*evidence.of("gpu.state"), *evidence.of("gpu.dmon"))
     times = [seen.at for seen in looks if seen.node == odd.node and seen.at is not None]
     return dataclasses.replace(odd, seen_at=max(times, default=None))
+
+
+def _holding(found: list[At]) -> list[At]:
+    """Without GPUs that hold next to nothing where the others hold a job's memory: no rank of it runs there."""
+    memory = [gpu.memory_used_mib for gpu, _, _ in found if gpu.memory_used_mib is not None]
+    least = statistics.median(memory) / NOTHING if memory else 0
+    return [one for one in found if one[0].memory_used_mib is None or one[0].memory_used_mib >= least]
 
 
 def _with_samples(gpu: Gpu, one: Sampled) -> Gpu:

@@ -184,13 +184,10 @@ def _from_two_sides(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         for one in sorted(found, key=lambda one: (len(one.subject), strength(one.signals))):
             others = [other for other in found if other is not one and _same_thing(one, other)]
             # And no third may be meant by that other one.
-            if (
-                len(others) == 1
-                and sum(_same_thing(others[0], third) for third in found if third is not others[0]) == 1
-            ):
-                found[:] = [
-                    _together(other, one) if other is others[0] else other for other in found if other is not one
-                ]
+            if len(others) == 1 and [one] == [it for it in found if it is not others[0] and _same_thing(others[0], it)]:
+                both = _together(others[0], one)
+                found[:] = [both if other is others[0] else other for other in found if other is not one]
+        _one_of_each_name(found)
         _place_the_nowhere(found)
         _place_the_rank(found)
     return [one for found in by_cause.values() for one in found]
@@ -206,6 +203,19 @@ def _place_the_nowhere(found: list[Hypothesis]) -> None:
     if len(nowhere) == 1 and len(placed) == 1:
         found[:] = [one for one in found if one not in (nowhere[0], placed[0])]
         found.append(_together(placed[0], nowhere[0]))
+
+
+def _one_of_each_name(found: list[Hypothesis]) -> None:
+    """A rank's log, the kernel and a tool name what failed on one node each in its own way: by rank, by bus id, by
+    index. Where all of them together name one of each, they are one."""
+    by_node: dict[object, list[Hypothesis]] = {}
+    for one in found:
+        if "node" in one.subject and one.cause.startswith("gpu.") and strength(one.signals) > 1:
+            by_node.setdefault(one.subject["node"], []).append(one)
+    for alike in by_node.values():
+        names = {(key, str(value)) for one in alike for key, value in one.subject.items()}
+        if len(alike) > 2 and len(names) == len(dict(names)):
+            found[:] = [*(one for one in found if one not in alike), functools.reduce(_together, alike)]
 
 
 def _place_the_rank(found: list[Hypothesis]) -> None:

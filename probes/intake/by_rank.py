@@ -1,6 +1,6 @@
 """What one file holds of several ranks: stacks and dumps below a heading each, or on lines that a launcher marks.
 
-    rank 3:              --- rank 3 ---            # rank 3 (gn-4, pid 811)
+    rank 3:              --- rank 3 ---            # rank 3 (gn-4, pid 811)        ## rank 3 host gn-4
     [rank3]: Thread 0x00007f28d71bcb80 (most recent call first):
 
 Shape    sections(text) -> rank, node, text of each; marked(text) -> rank and its lines. Empty where it is not so
@@ -19,7 +19,7 @@ SHORT = 6  # lines; judgement: what stands where a tool failed on a rank is no l
 _HEAD = re.compile(
     r"(?!\[rank\d{1,6}\]:? {0,4}$)"  # an empty line of a rank
     r"[-=#*>~+ ]{0,12}(?:[A-Za-z][\w.-]{0,62} {0,2}[/:,|] {0,2})?\[?(?:global[ _])?rank[ _=#:]{0,2}(\d{1,6})\]?"
-    r"(?: {0,2}[(\[,:/|@-] {0,2}([\w.,:=/ -]{0,80}))?"
+    r"(?:(?: {0,2}[(\[,:/|@-] {0,2}| {1,4}(?=(?:on|host|node|pid|gpu|local_?rank)[ =:]))([\w.,:=/ -]{0,80}))?"
     r"[])]?[-=#*<~+: ]{0,40}$",
     re.I,
 )

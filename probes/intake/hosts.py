@@ -42,6 +42,7 @@ PART = re.compile(
     r"|sample|snap|round|shot|time|min|sec|part|t|v|r)[-_]?\d", re.I,
 )  # fmt: skip
 _GPU_NUMBER = re.compile(r"gpu\d|(?:gb|h|a|b)\d{1,2}")  # an index, or a model: gpu3, h100 needs more around it
+_OF_GPU = re.compile(r"gpu[-_]?\d{1,2}", re.I)  # a device of the node that is named before it
 
 _LOGIN = re.compile(r"^([A-Za-z][\w.-]{0,62}) login:(?=\s|$)", re.M)  # getty, on a serial console
 _KERNEL_HOST = re.compile(
@@ -122,6 +123,8 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
             words = words[1:]
         while len(words) > 1 and NOT_NODE.fullmatch(words[-1]) and not words[-1].isdigit():
             words = words[:-1]
+        if len(words) > 1 and _OF_GPU.fullmatch(words[-1]) and looks_like_a_node("-".join(words[:-1])):
+            words = words[:-1]  # one GPU of that node: dgx-23-gpu4
         one = "-".join(words)
         if looks_like_a_node(one) and not _GPU_NUMBER.fullmatch(one.lower()) and named(PurePosixPath(one)).rank is None:
             found.add(one)
@@ -130,12 +133,13 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
 
 def _within(token: str, known: frozenset[str]) -> str:
     """The known node whose name begins or ends a longer one: dgx-23-sol, console-dgx-23, nic-of-dgx-23. A word with a
-    number makes it another's name: dgx-2-1 is not dgx-2's."""
+    number makes it another's name: dgx-2-1 is not dgx-2's, but dgx-2-gpu4 is of a GPU there."""
     words = token.split("-")
     for size in range(len(words) - 1, 0, -1):
         for mine, rest in ((words[:size], words[size:]), (words[-size:], words[:-size])):
             name = "-".join(mine)
-            if name in known and any(c.isdigit() for c in name) and not any(c.isdigit() for word in rest for c in word):
+            numbered = [word for word in rest if any(c.isdigit() for c in word) and not _OF_GPU.fullmatch(word)]
+            if name in known and any(c.isdigit() for c in name) and not numbered:
                 return name
     return ""
 

@@ -25,7 +25,7 @@ from probes.intake.metrics import is_metrics
 from probes.intake.rank_series import times_of_ranks
 from probes.intake.retyped_stacks import as_py_spy
 from probes.intake.tables import steps_in
-from probes.intake.tools import Tool, beside, environment, network_policy, tool_of
+from probes.intake.tools import Tool, beside, environment, kubernetes, network_policy, tool_of
 
 Kind = Literal["dump", "stacks", "process", "environment", "ps", "states", "kernel log", "nvidia-smi", "ras",
     "sections", "tool", "metrics", "log", "perhaps a log"]  # fmt: skip
@@ -131,6 +131,8 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
         return Known("states" if tells_states(text) else "perhaps a log", text)
     if item.name.lower().endswith((".yaml", ".yml")) and network_policy.fits(text[:HEAD], item.name):
         return Known("tool", text, tool=network_policy.TOOL)
+    if item.name.lower().endswith((".yaml", ".yml")) and kubernetes.has_status(text):
+        return Known("tool", text, tool=kubernetes.TOOL)
     if table:
         steps, values = steps_in(text), beside(text[:HEAD], item.name)
         if steps or values:

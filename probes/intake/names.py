@@ -151,6 +151,15 @@ def _says_so(name: str) -> bool:
     return name.startswith("sosreport-") or bool(KEYED.fullmatch(name))
 
 
+def _below_nodes(folder: PurePosixPath) -> bool:
+    """nodes/worker-b6, as must-gather and people lay nodes out: what the folder above says counts for any name."""
+    return (
+        folder.parent.name.lower() in ("nodes", "hosts")
+        and bool(re.search(r"\d", folder.name))
+        and is_host(folder.name)
+    )
+
+
 def _shape(name: str) -> str:
     return re.sub(r"\d+|(?<=[-_])[a-z]$", "#", name)
 
@@ -161,7 +170,8 @@ def nodes_of(
     """Which folders are those of one node each. `hosts`: names that the content of files gave; `of_nodes`: folders that
     directly hold what is of a whole node, such as a kernel log.
 
-    A folder is one when its name is such a host, reads like a node's or is an address, or when it and its neighbours
+    A folder is one when its name is such a host, reads like a node's or is an address, when it lies in a folder of
+    nodes, or when it and its neighbours
     differ in their number only (lab-a1, lab-a2) and hold what is of a node, or are like one that is known.
     """
     known, whole = set(hosts), set(of_nodes)
@@ -171,7 +181,7 @@ def nodes_of(
         name = folder.name
         if not name:
             continue
-        told = name in known or name.partition(".")[0] in known
+        told = name in known or name.partition(".")[0] in known or _below_nodes(folder)
         if told or is_address(name) or looks_like_a_node(name) or _says_so(name):
             found.add(folder)
         elif _HOST.fullmatch(name) and not begins_as_other(name):

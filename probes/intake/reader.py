@@ -10,7 +10,7 @@ import contextlib
 
 from probes import catalog
 from probes.catalog._cluster_facts import Cluster
-from probes.catalog._process_extract import Extract, extracts_of, ps_rows, variables_in
+from probes.catalog._process_extract import Extract, environments_in, extracts_of, ps_rows, variables_in
 from probes.catalog._process_lines import extracts_told
 from probes.catalog._stack_text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading
@@ -76,7 +76,9 @@ class Reader:
     def _process(self, item: Item, known: Known) -> None:
         if known.kind == "environment":
             of = ENVIRON.search(item.name)  # `tr ... < /proc/812/environ`
-            extracts = [Extract(int(of[1]) if of else 0, variables=variables_in(known.text))]
+            extracts = [Extract(pid, variables=variables_in(told)) for pid, told in environments_in(known.text)]
+            if len(extracts) < 2:
+                extracts = [Extract(int(of[1]) if of else 0, variables=variables_in(known.text))]
             if environment.fits(known.text[:HEAD], item.name):
                 self._tool(item, environment.TOOL, known.text)
         elif known.kind == "states":

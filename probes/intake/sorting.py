@@ -28,6 +28,7 @@ from probes.intake.metric_files import node_files, table_files
 from probes.intake.names import stem, without_keys
 from probes.intake.node_values import value_items
 from probes.intake.pasted import parts_of
+from probes.intake.pci_trees import PciTrees
 from probes.intake.reader import NO_FORM, Reader
 from probes.intake.tools import (
     packet_log,
@@ -65,6 +66,7 @@ class _Sorter(Reader):
         super().__init__()
         self._saved = captures.Saved()
         self._trees = captures.Trees()
+        self._pci = PciTrees()
         self._dumps = DumpPool()
 
     def take(self, item: Item) -> None:
@@ -73,7 +75,7 @@ class _Sorter(Reader):
         if captures.is_expected(item):
             self._expected(item)
             return
-        if captures.beside(item) or self._saved.take(item) or self._trees.take(item):
+        if captures.beside(item) or self._saved.take(item) or self._trees.take(item) or self._pci.take(item):
             return
         self._looked_at(item)
         self._take_apart(item, 0)
@@ -263,6 +265,8 @@ class _Sorter(Reader):
         self._more(self._saved.readings())
         self.brought.asked += self._saved.asked()
         self._more(self._trees.readings())
+        for one in self._pci.files():
+            self.brought.unread.append(one) if isinstance(one, Unread) else self.brought.nodes.append(one)
         return self.brought
 
     def _more(self, found: Iterable[tuple[str, Reading] | Unread]) -> None:

@@ -42,6 +42,7 @@ NAMES = (
     ("Out-of-range Address", PROGRAM, "illegal_access"),
     ("Assert", PROGRAM, "assert_on_gpu"),
     ("unspecified launch failure", PROGRAM, "launch_failure"),
+    ("error: unknown error", PROGRAM, "launch_failure"),  # cudaErrorUnknown tells no reason either
 )
 # Error 802, also as a traceback or NCCL passes it on: of the fabric of a whole node, whichever rank meets it.
 NOT_READY = ("error 802", "system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY")

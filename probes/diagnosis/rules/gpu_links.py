@@ -46,12 +46,17 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
         "gpu.nvlink_errors": "nvlink_counts",
         "gpu.nvlink_rising": "nvlink_errors_rise",
     }
+    others = []
     for seen, finding in evidence.findings(*codes):
         signal = "nvlink_counts" if finding.severity == "warn" else codes[finding.code]
         subject: dict[str, str | int] = dict(finding.subject)
+        ends = _other_ends(seen) if seen.node else {}
+        if (mine := subject.get("gpu")) in ends:
+            at = ends[mine]
+            subject = {} if at is None else {"gpu": at}
         if seen.node:
             subject["node"] = seen.node
-        yield Hypothesis(
+        found = Hypothesis(
             LINK,
             subject,
             f"On {seen.node or 'a node'} {finding.says}",
@@ -60,6 +65,25 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("all links of that GPU active at a second look",),
             nodes=frozenset() if signal == "nvlink_counts" else frozenset({seen.node}),
         )
+        if subject.get("gpu") == mine:
+            yield found
+        else:
+            others.append(found)  # whose words count after those of the GPU itself
+    yield from others
+
+
+def _other_ends(seen: Seen) -> dict[object, int | None]:
+    """{GPU: the one whose links it misses} where GPUs are joined directly and all that miss links are ends of the same:
+    of a bridge both, and nothing tells which is at fault; of a mesh one GPU and all that it was joined to."""
+    down = {
+        one.gpu: [link for link, speed in one.speeds.items() if speed is None]
+        for one in (seen.facts.gpus if seen.probe == "gpu.nvlink" else ())
+    }
+    some = sorted((gpu for gpu in down if down[gpu]), key=lambda gpu: -len(down[gpu]))
+    if len(some) == 2 and down[some[0]] == down[some[1]]:
+        return dict.fromkeys(some)
+    joined = len(some) > 2 and len(down[some[0]]) == sum(len(down[gpu]) for gpu in some[1:])
+    return dict.fromkeys(some, some[0]) if joined else {}
 
 
 def _rising(evidence: Evidence) -> Iterator[Hypothesis]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from probes.catalog._gpu_facts import Gpu
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.log_suspects import all_timed_out
 from probes.diagnosis.odd_gpus import Odd, is_of, its_rank, odd_gpu
 from probes.diagnosis.stalls import Stall
 from probes.diagnosis.suspects import ranks_said, shared
@@ -32,7 +33,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         behind.setdefault(id(stall), (stall, []))[1].append(rank)
     for stall, ranks in behind.values():
         yield _behind(evidence, stall, ranks, odd)
-    stands = any(stall.complete for stall in evidence.stalls.all)
+    stands = any(stall.complete for stall in evidence.stalls.all) or all_timed_out(evidence)
     if odd is not None and not behind and (stands or _all_wait(evidence)):
         yield _only_odd(evidence, odd, ("gpu_odd_among_peers", *(("launched_everywhere",) if stands else ())))
     elif odd is not None and odd.spun_at and not behind and not _seen_otherwise(evidence, odd):

@@ -20,6 +20,8 @@ _YAML_FIELD = re.compile(
     r"(\s{0,40})(?:- )?(kind|name|nodeName|reason|message|namespace): {1,4}[\"']?(\S.{0,600}?)[\"']?$"
 )
 
+_FLOW = re.compile(r"(\s{0,40}(?:metadata|spec|status|involvedObject):) \{([^{}\[\]\"']{1,2000})\}")
+
 
 def of_json(found: Gathered, text: str) -> None:
     for one in _objects(text):
@@ -122,7 +124,7 @@ def of_yaml(found: Gathered, text: str) -> None:
                 found.event(kind, name, reason, message, node if kind == "pod" else name, None, space)
         said.clear()
 
-    for line in lines_of(text[:4_194_304], 3000):
+    for line in _in_blocks(text):
         word = line.strip().removeprefix("- ")
         gpus = gpus or bool(GPU.search(line))
         if word in ("metadata:", "spec:", "status:"):
@@ -149,3 +151,14 @@ def of_yaml(found: Gathered, text: str) -> None:
             # Keys are sorted: a message stands before its reason.
             said[-1:] = [(value, said[-1][1])] if said and not said[-1][0] else [*said[-1:], (value, "")]
     end()
+
+
+def _in_blocks(text: str) -> Iterator[str]:
+    """Its lines; a mapping that stands in one line, `spec: {nodeName: gpu-3, hostNetwork: true}`, as a block."""
+    for line in lines_of(text[:4_194_304], 3000):
+        flow = _FLOW.fullmatch(line.rstrip())
+        if flow is None:
+            yield line
+            continue
+        yield flow[1]
+        yield from (f"  {' ' * (len(flow[1]) - len(flow[1].lstrip()))}{pair.strip()}" for pair in flow[2].split(","))

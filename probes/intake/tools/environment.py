@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from probes.catalog._net_facts import Settings
+from probes.catalog._process_extract import environments_in
 from probes.core import clean
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
@@ -117,7 +118,8 @@ def read(text: str) -> Settings:
         return Settings(env={"": "told"})
     if commands := of_commands(text):
         return Settings(envs=commands)
-    owners = _of_ranks(text) or _of_diff(text) or (_of_json if text.lstrip()[:1] in "[{" else _of_pods)(text)
+    nested = _of_json if text.lstrip()[:1] in "[{" else _of_pods
+    owners = _of_ranks(text) or _of_processes(text) or _of_diff(text) or nested(text)
     if len(owners) > 1:
         return Settings(envs=owners)
     pairs = next(iter(owners.values()), None) or dict(_pairs(text[:262_144]))
@@ -135,6 +137,17 @@ def _of_ranks(text: str) -> dict[str, dict[str, str]]:
         owner = f"rank {int(one['mpi'] or one['rank'])}"
         if ours(one["key"]) and (owner in found or len(found) < MOST_OWNERS):
             found.setdefault(owner, {})[one["key"]] = clean(one["value"].strip())[:400]
+    return found if len(found) > 1 else {}
+
+
+def _of_processes(text: str) -> dict[str, dict[str, str]]:
+    """Those of several ranks, one after the other; {} of fewer."""
+    found: dict[str, dict[str, str]] = {}
+    for _, told in environments_in(text)[:MOST_OWNERS]:
+        pairs = dict(_pairs(told))
+        rank = next((pairs[key] for key in RANKS if re.fullmatch(r"\d{1,7}", pairs.get(key, ""))), "")
+        if rank:
+            found[f"rank {int(rank)}"] = {key: clean(one.strip())[:400] for key, one in pairs.items() if ours(key)}
     return found if len(found) > 1 else {}
 
 

@@ -8,6 +8,7 @@ Errors   ParseError when the metric is not in it
 from __future__ import annotations
 
 from probes.core import ParseError
+from probes.intake.gpu_tables import tells
 from probes.intake.samples import samples
 from probes.intake.tools import Tool
 from probes.intake.tools.gpu_metrics import host
@@ -34,4 +35,9 @@ def read(text: str) -> Verdicts:
     return Verdicts("its exporter", tuple(found.values()))
 
 
-TOOL = Tool("the last Xid of an exporter", "gpu.verdicts", lambda head, name: FIELD in head, read, findings, host=host)
+def fits(head: str, name: str) -> bool:
+    """A table of many nodes is taken apart by node before."""
+    return FIELD in head and not tells(head)
+
+
+TOOL = Tool("the last Xid of an exporter", "gpu.verdicts", fits, read, findings, host=host)

@@ -22,6 +22,7 @@ from typing import Any
 from probes.catalog._kernel_events import KernelLog
 from probes.catalog.host_kernel_log import parse
 from probes.core import ParseError, clean, lines_of
+from probes.intake.hosts import kernel_host
 from probes.intake.tools import Tool
 from probes.intake.tools._told_of import keyed, leading, node_in, told_before
 from probes.intake.when import moment_in
@@ -68,6 +69,8 @@ def by_node(text: str) -> dict[str, KernelLog]:
         lines.setdefault(node, []).append(clean(f"{stamp}{said}")[:2000])
     if not lines:
         raise ParseError("messages of the kernel: no line holds one")
+    if lines.keys() == {""}:  # no line names one: what stands above them may
+        lines = {kernel_host(text): lines[""]}
     return {node: parse("\n".join(some)) for node, some in lines.items()}
 
 

@@ -36,6 +36,7 @@ _JSON = re.compile(
     r'"involvedObject"|"regarding"\s{0,4}:\s{0,4}\{|"kind"\s{0,4}:\s{0,4}"(?:Event|Pod|Node)(?:List)?"|"containerStatuses"'
 )
 _YAML = re.compile(r"^\s{0,4}(?:- )?kind: (?:Pod|Node|Event)\s{0,4}$|^ {0,4}(?:- )?containerStatuses:", re.M)
+_STATUS = re.compile(r"^ {0,4}status:(?: \{[^}\n]|\s{0,4}$)", re.M)
 # A row of `kubectl get events` without its header, and of any table of events: type, reason, then the rest.
 _ROW = re.compile(r"(?:^|\s)(Normal|Warning)\s{1,40}([A-Z][A-Za-z]{2,60})\s{1,40}(\S.{0,2000})")
 _ROW_ALONE = re.compile(
@@ -84,6 +85,11 @@ def _fits(head: str, name: str) -> bool:
         return True
     alone = sum(bool(_ROW_ALONE.match(line.strip()) or _POD_ALONE.match(line)) for line in lines)
     return alone > 0 and alone * 2 > len(lines)
+
+
+def has_status(text: str) -> bool:
+    """Whether YAML is of a pod or node as the cluster has it, not of a manifest that somebody applies."""
+    return bool(_YAML.search(text[:8192]) and _STATUS.search(text[:262_144]))
 
 
 def _pairs(lines: list[str]) -> list[tuple[str, str]]:

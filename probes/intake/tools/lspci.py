@@ -32,7 +32,8 @@ _KINDS = {"3D controller": "gpu", "VGA compatible controller": "gpu", "Display c
 def _fits(head: str, name: str) -> bool:
     lines = [line for line in lines_of(head[:32768]) if line.strip()][:200]
     count = sum(bool(_DEVICE.match(line)) for line in lines)
-    other = sum(not line[:1].isspace() and not _DEVICE.match(line) for line in lines)
+    # A number alone is what somebody counted beside it: lspci | grep -c NVIDIA
+    other = sum(not line[:1].isspace() and not _DEVICE.match(line) and not line.strip().isdecimal() for line in lines)
     return count > 0 and (other <= count // 2 or "LnkSta:" in head)
 
 
