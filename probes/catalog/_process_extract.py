@@ -20,7 +20,7 @@ from probes.catalog._process_parse import of_status
 from probes.core import clean, lines_of
 
 MOST = 4096  # processes of one file
-_HEADER = re.compile(r"(?:==>?) (?:/proc/)?(\d{1,10})/([a-z_]{2,12})(?: <==)?\s*$")
+_HEADER = re.compile(r"(?:==>?) (?:/proc/)?(\d{1,10})/([a-z_]{2,12})(?: <==|: (\S[^\n]{0,200}))?\s*$")
 _STATUS = re.compile(r"([A-Za-z_]{2,40}):[ \t]{1,8}(.{0,200})")
 _TICKS = re.compile(r"cpu_ticks_1s user=(\d{1,9}) sys=(\d{1,9})")
 _KERNEL = re.compile(r"\[<[0-9a-fx]{1,20}>\] ([\w.]{1,100})")
@@ -119,6 +119,7 @@ def _parts(text: str) -> Iterator[tuple[int, str, str]]:
             if head:
                 yield (*head, "\n".join(lines))
             head, lines = (int(new[1]), new[2]) if new else (pid, "tasks"), []
+            lines += [new[3]] if new and new[3] else []  # == /proc/71/comm: python
             pid = head[0]
         elif len(lines) < 8192:
             lines.append(line)
@@ -138,6 +139,10 @@ def _take(one: Extract, name: str, body: str) -> None:
         words = rest.split()
         if len(words) > 1 and words[0] in STATES:
             one.comm, one.state, one.ppid = clean(comm)[:64], words[0], int(words[1]) if words[1].isdecimal() else None
+    elif name == "comm":
+        one.comm = clean(body.partition("\n")[0].strip())[:64]
+        state = re.search(r"^State:[ \t]{1,8}([A-Za-z])", body, re.M)
+        one.state = one.state or (state[1] if state and state[1] in STATES else "")
     elif name == "wchan":
         one.wchan = clean(body.strip())[:128] if body.strip() != "0" else ""
     elif name == "stack":
