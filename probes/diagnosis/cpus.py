@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
+from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota, cpu_set
 from probes.catalog._net_facts import Mask
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Reason, Seen
@@ -22,7 +22,7 @@ from probes.diagnosis.runners import Runner as Runner
 from probes.diagnosis.runners import count
 
 JOB = ("python", "pt_", "torchrun", "ray::", "deepspeed", "accelerate")
-TORCH = ("pt_", "torchrun")  # names that only torch gives
+TORCH = ("pt_", "torchrun", "nccl ")  # names that only torch and NCCL give
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
 SLEEPY = ("watchdog/", "kworker", "ksoftirqd", "migration/", "rcu_", "kswapd", "swapper", "irq/",
     "top", "ps", "pidstat", "mpstat")  # fmt: skip
@@ -275,16 +275,6 @@ def decides(evidence: Evidence, here: NodeCpu) -> bool:
     late = {one.rank for one in here.runners.values() if (one.delay or 0.0) > VERY_LATE}
     here_too = any(evidence.job.view(rank).node == here.node for rank in suspects)
     return bool(suspects & late) or (here_too and not any(one.delay is not None for one in here.runners.values()))
-
-
-def cpu_set(ranges: str) -> frozenset[int]:
-    """`0-3,8` is five CPUs. What is none is the empty set."""
-    found: set[int] = set()
-    for part in ranges.split(",")[:512]:
-        first, _, last = part.strip().partition("-")
-        if first.isdecimal() and (not last or last.isdecimal()) and int(last or first) < 65_536:
-            found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
 
 
 def busiest(runners: Iterable[Runner]) -> list[tuple[str, float, list[Runner]]]:
