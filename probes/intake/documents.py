@@ -53,7 +53,7 @@ def quoted_in(text: str) -> list[tuple[str, str]]:
 
 
 def _fenced(lines: list[str]) -> list[str]:
-    """What is indented by four below an empty line, between fences; not below an item of a list, of which it is more."""
+    """What is indented by four below an empty line, between fences; not below an item of a list: it is more of it."""
     found: list[str] = []
     inside, fence, last = False, "", ""
     for line in lines:
@@ -64,7 +64,7 @@ def _fenced(lines: list[str]) -> list[str]:
         if inside and line.strip() and not indented:
             found.append(_OWN)
             inside = False
-        elif indented and not inside and not fence and (not found or not found[-1].strip()) and not _ITEM.match(last):
+        elif indented and not (inside or fence or _ITEM.match(last)) and not (found and found[-1].strip()):
             found.append(_OWN)
             inside = True
         if line.strip() and not indented:

@@ -118,7 +118,9 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
             return Other(f"an answer of a server that failed, status {code}")
         text = text[status.end() :]
     if _CONCLUSIONS.match(item.name):
-        return Other(DOCUMENT) if _NOTES.fullmatch(item.name) else Other("says what somebody wrote about it: no evidence")
+        return (
+            Other(DOCUMENT) if _NOTES.fullmatch(item.name) else Other("says what somebody wrote about it: no evidence")
+        )
     table = item.name.lower().endswith((".csv", ".tsv"))
     if table and " kernel: " in (rows := lines_of_rows(text))[:HEAD]:
         return Known("perhaps a log", rows)

@@ -87,9 +87,9 @@ def _strangers(containers: Mapping[str, Container]) -> Iterator[tuple[str, float
     pods = {one.pod for one in containers.values() if _JOB.search(f"{one.pod} {one.name}")}
     for one in containers.values() if pods else ():
         called = one.pod or one.name
-        if one.using is not None and "/" not in called and not _JOB.search(f"{one.pod} {one.name}"):
-            if not one.pod or one.pod not in pods:
-                yield called, one.using
+        mine = _JOB.search(f"{one.pod} {one.name}") or (one.pod and one.pod in pods)
+        if one.using is not None and "/" not in called and not mine:
+            yield called, one.using
 
 
 def is_job(node: Node) -> bool:

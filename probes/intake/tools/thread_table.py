@@ -46,7 +46,9 @@ _COLUMNS = (
 )  # fmt: skip
 _UNIT = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9, None: 1}
 _EACH = re.compile(r"(?:/|_per_)(\d{0,4})_?s(?:ec)?$", re.I)  # RUN_DELAY_ms/10s, nvcswch/s
-_LOOK = re.compile(r"[(\[@](?:t_?\d|now|before|after|start|end|first|last|\+?(\d{1,4}(?:\.\d)?) ?s(?:ec)?)[)\]]?$", re.I)
+_LOOK = re.compile(
+    r"[(\[@](?:t_?\d|now|before|after|start|end|first|last|\+?(\d{1,4}(?:\.\d)?) ?s(?:ec)?)[)\]]?$", re.I
+)
 _APART = re.compile(r"\b(\d{1,4}(?:\.\d)?)\s?-?s(?:ec(?:onds)?)? (?:apart|later)\b", re.I)
 _PERIOD = re.compile(
     r"\b(?:per|over|in|within|during|after|of)\s{1,3}(?:the )?(?:last )?(\d{1,4}(?:\.\d)?)\s?-?s(?:ec(?:onds?)?)?\b",
@@ -116,7 +118,9 @@ def _bare(lines: list[str]) -> Iterator[Process]:
 
 def read(text: str) -> Load:
     heads: dict[str, _Column] | None = None
-    owner, period, apart = 0, None, None
+    owner, period = 0, None
+    told = _APART.search(text[:1_048_576])
+    apart = (float(told[1]) or None) if told else None
     found: dict[int, Process] = {}
     for line in lines_of(text, 1000):
         if (new := heads_of(line)) is not None:
@@ -127,8 +131,6 @@ def read(text: str) -> Load:
             owner = int(told[1] or told[2])
         if new is None and len(line) < 400 and (said := _PERIOD.search(line)):
             period = float(said[1]) or None
-        if new is None and len(line) < 400 and (said := _APART.search(line)):
-            apart = float(said[1]) or None
     if heads is None:
         found = {one.pid: one for _, one in zip(range(MOST), _bare(list(lines_of(text, 1000))), strict=False)}
     if not found:
@@ -136,9 +138,7 @@ def read(text: str) -> Load:
     return load(processes=tuple(found.values()))
 
 
-def _row(
-    line: str, heads: dict[str, _Column], owner: int, period: float | None, apart: float | None
-) -> Process | None:
+def _row(line: str, heads: dict[str, _Column], owner: int, period: float | None, apart: float | None) -> Process | None:
     words = line.split()
     count, at = heads[""].place, heads["comm"].place
     more = len(words) - count
