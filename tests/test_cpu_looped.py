@@ -78,11 +78,11 @@ RANKS = "    PID NLWP %CPU STAT COMMAND\n" + "".join(f"  {700 + n}  290 1150 Rl 
 def test_ranks_that_a_table_names_by_number_and_threads_alone_are_the_jobs(tmp_path: Path) -> None:
     """One has a number of Slurm; the others are called, busy and threaded as it."""
     files = {
-        "qx5/ps.txt": RANKS,
-        "qx5/proc/700/environ": "SLURM_PROCID=0\0SLURM_NTASKS=8\0PATH=/bin\0",
-        "qx5/nproc.txt": "96\n",
-        "qx5/pressure_cpu.txt": PRESSED,
-        "qx5/loadavg.txt": "690.10 680.00 670.00 691/4000 999\n",
+        "gpu21/shell.txt": f"$ ps -o pid,nlwp,pcpu,stat,comm -C python\n{RANKS}"
+        "$ tr '\\0' '\\n' </proc/700/environ | grep -E 'SLURM|OMP'\nSLURM_PROCID=0\nSLURM_NTASKS_PER_NODE=8\n",
+        "gpu21/nproc.txt": "96\n",
+        "gpu21/pressure_cpu.txt": PRESSED,
+        "gpu21/loadavg.txt": "690.10 680.00 670.00 691/4000 999\n",
     }
     assert told(tmp_path, files).cause == "cpu.thread_oversubscription"
 

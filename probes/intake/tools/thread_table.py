@@ -158,7 +158,8 @@ def _row(line: str, heads: dict[str, _Column], owner: int, period: float | None,
     if waited is not None and heads["waited"].then >= 0:
         second = _ns(cells[heads["waited"].then], heads["waited"].unit)
         seconds = heads["waited"].after or apart
-        late = round(min(100.0, (second - waited) / seconds / 1e7), 1) if seconds and (second or 0) >= waited else None
+        if seconds and second is not None and second >= waited:
+            late = round(min(100.0, (second - waited) / seconds / 1e7), 1)
     return process(
         pid, clean(cell["comm"].strip("()"))[:64], None, state=state if state.isalpha() else "",
         ppid=above if above != pid else 0, ran_ns=ran if late is None else None,
