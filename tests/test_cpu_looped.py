@@ -110,3 +110,14 @@ def test_a_container_beside_the_jobs_takes_the_cpu_and_one_of_its_pod_does_not(t
     files = {"qx8/docker_stats.txt": heads + rows, "qx8/nproc.txt": "64\n", "qx8/pressure_cpu.txt": PRESSED}
     found = told(tmp_path, files)
     assert (found.cause, found.subject["process"]) == ("cpu.process_hotspot", "solr-merge")
+
+
+def test_ranks_without_a_number_that_wait_for_a_cpu_show_that_somebody_is_held_up(tmp_path: Path) -> None:
+    heads = "Linux 5.15.0 (gpu23) 04/02/2026 _x86_64_ (64 CPU)\n\n"
+    heads += "10:00:01      UID       PID    %usr %system  %guest   %wait    %CPU   CPU  Command\n"
+    row = "10:00:06     1001      {}   {}    0.00    0.00   {}   {}     4  {}\n"
+    for wait, sure in (("41.00", True), (" 0.50", False)):
+        ranks = "".join(row.format(700 + n, "50.00", wait, "50.00", "python3") for n in range(4))
+        text = heads + row.format(9001, "3100.00", " 0.00", "3100.00", "lammps") + ranks
+        found = told(tmp_path / f"n{sure}", {"gpu23/pidstat.txt": text})
+        assert (found.cause == "cpu.process_hotspot" and found.probability > 0.8) == sure

@@ -91,3 +91,15 @@ def test_the_end_of_a_rank_that_srun_tells_with_its_node_is_the_kernels_kill_the
     files = {"qn3/dmesg.txt": kill, "run.log": STEPS + "srun: error: qn3: task 5: Killed\n"}
     found = told(tmp_path, files)
     assert (found.cause, found.subject["node"]) == ("host.memory_oom_kill", "qn3")
+
+
+def test_a_boot_after_a_job_that_ended_its_work_stopped_nothing(tmp_path: Path) -> None:
+    rows = "".join(f"qn-0{n}:          system boot  2026-04-0{n} 08:10\n" for n in range(1, 5))
+    files = {"who.txt": rows + "qn-05:          system boot  2026-05-06 17:40\n"}
+    log = "2026-05-06 07:00:00 step 1 loss 9.1\n" + STEPS
+    lost = told(
+        tmp_path / "lost", files | {"train.log": log + "RuntimeError: Connection closed by peer [10.0.0.5]:1\n"}
+    )
+    assert (lost.cause, lost.subject["node"]) == ("host.rebooted", "qn-05")
+    done = told(tmp_path / "done", files | {"train.log": log + "2026-05-06 10:01:00 training finished, saved it all\n"})
+    assert done.cause == "none"
