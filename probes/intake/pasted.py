@@ -95,8 +95,7 @@ def parts_of(text: str) -> list[Part]:
         return [Part((node,), label, told) for node, label, told in rows]
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
     known = alike(found[2].strip() for found in marked)
-    asks = [found[2].split()[0] for found in marked if asks_there(found[2])]
-    known |= alike(word.strip(":,") for word in asks)
+    known |= alike(found[2].split()[0].strip(":,") for found in marked if asks_there(found[2]))
     known |= _asked_below(head)
     known |= (plain := bare_heads.names_in(head))
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
