@@ -124,6 +124,16 @@ def ranges_of(cpus: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
+def cpu_set(ranges: str) -> frozenset[int]:
+    """`0-3,8` is five CPUs. What is none is the empty set."""
+    found: set[int] = set()
+    for part in ranges.split(",")[:512]:
+        first, _, last = part.strip().partition("-")
+        if first.isdecimal() and (not last or last.isdecimal()) and int(last or first) < 65_536:
+            found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
 def findings(load: Load) -> Iterator[Finding]:
     """Waiting that the kernel measured, throttling by quota, too many runnable tasks, memory gone."""
     yield from _pressures(load)

@@ -21,7 +21,12 @@ from probes.core import clean, lines_of
 
 MOST = 4096  # processes of one file
 _MARKS = ("==", "--", "##", ">>")
-_HEADER = re.compile(r"(?:[=#>-]{2,8}) {0,2}(?:/proc/)?(\d{1,10})/([a-z_]{2,12}) {0,2}[<=#:-]{0,8}\s*$")
+_HEADER = re.compile(
+    r"(?:[=#>-]{2,8}) {0,2}(?:/proc/)?(\d{1,10})/([a-z_]{2,12})(?:: (\S[^\n]{0,200})| {0,2}[<=#:-]{0,8})?\s*$"
+)
+# == 514, as a loop over numbers of processes echoes them, above lines of their status or environment
+_LONE = re.compile(r"([=#>*-]{1,8}) ?(?:pid[ =:]{1,2})?(\d{2,10}):?(?: ?[=#<*-]{1,8})?\s*$")
+_TELLS = re.compile(r"(?:Name|State|Tgid|Threads|Cpus_allowed_list):\t|(?:LOCAL_)?RANK=\d|SLURM_PROCID=\d")
 _STATUS = re.compile(r"([A-Za-z_]{2,40}):[ \t]{1,8}(.{0,200})")
 _TICKS = re.compile(r"cpu_ticks_1s user=(\d{1,9}) sys=(\d{1,9})")
 _KERNEL = re.compile(r"\[<[0-9a-fx]{1,20}>\] ([\w.]{1,100})")
@@ -70,7 +75,10 @@ def is_extract(text: str) -> bool:
     """Whether lines of this text head parts of /proc/PID, or it is a status file by itself."""
     if text.startswith("Name:\t") and "\nState:" in text:
         return True
-    return any(_HEADER.match(line) for line in lines_of(text[:65536]) if line.startswith(_MARKS))
+    lines = list(lines_of(text[:65536]))
+    if any(_HEADER.match(line) for line in lines if line.startswith(_MARKS)):
+        return True
+    return sum(bool(_LONE.match(one) and _TELLS.match(two)) for one, two in zip(lines, lines[1:], strict=False)) > 1
 
 
 def is_environment(text: str) -> bool:
@@ -119,7 +127,7 @@ def extracts_of(text: str) -> list[Extract]:
     else:
         told = _TICKS.search(text[:400])
         ticks = float(int(told[1]) + int(told[2])) if told else None  # of 100 in a second
-        parts = list(_parts(text))
+        parts = list(_parts(text)) or list(_echoed(text))
     for pid_, name, body in parts[: MOST * 12]:
         if pid_ not in found and len(found) < MOST:
             found[pid_] = Extract(pid_)
@@ -140,11 +148,25 @@ def _parts(text: str) -> Iterator[tuple[int, str, str]]:
             if head:
                 yield (*head, "\n".join(lines))
             head, lines = (int(new[1]), new[2]) if new else (pid, "tasks"), []
+            lines += [new[3]] if new and new[3] else []  # == /proc/71/comm: python
             pid = head[0]
         elif len(lines) < 8192:
             lines.append(line)
     if head:
         yield (*head, "\n".join(lines))
+
+
+def _echoed(text: str) -> Iterator[tuple[int, str, str]]:
+    """The same, of parts below the number alone: what is status, and what environment, their lines tell."""
+    pid, lines = 0, []  # type: int, list[str]
+    for line in [*lines_of(text), "== 00"]:
+        if new := _LONE.match(line):
+            if pid and lines:
+                yield pid, "status", "\n".join(line for line in lines if _STATUS.match(line))
+                yield pid, "environ", "\n".join(lines)
+            pid, lines = int(new[2]), []
+        elif len(lines) < 8192:
+            lines.append(line)
 
 
 def _take(one: Extract, name: str, body: str) -> None:
@@ -159,6 +181,10 @@ def _take(one: Extract, name: str, body: str) -> None:
         words = rest.split()
         if len(words) > 1 and words[0] in STATES:
             one.comm, one.state, one.ppid = clean(comm)[:64], words[0], int(words[1]) if words[1].isdecimal() else None
+    elif name == "comm":
+        one.comm = clean(body.partition("\n")[0].strip())[:64]
+        state = re.search(r"^State:[ \t]{1,8}([A-Za-z])", body, re.M)
+        one.state = one.state or (state[1] if state and state[1] in STATES else "")
     elif name == "wchan":
         one.wchan = clean(body.strip())[:128] if body.strip() != "0" else ""
     elif name == "stack":

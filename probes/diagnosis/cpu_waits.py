@@ -25,7 +25,7 @@ def waits_of(here: NodeCpu) -> list[Reason]:
         says = f"for {here.pressure.some_avg10:g} % of the last 10 s a task waited for a CPU"
         found.append(Reason(says, here.refs.get("pressure", "")))
     late = sorted(
-        (one for one in here.runners.values() if one.waits and one.rank is not None),
+        (one for one in here.runners.values() if one.waits and here.is_job(one)),
         key=lambda one: -(one.delay or 0),
     )
     found += [Reason(f"{one.called} {one.delayed}", one.ref) for one in late[:3]]

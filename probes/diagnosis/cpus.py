@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota
+from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota, cpu_set
 from probes.catalog._net_facts import Mask
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Reason, Seen
@@ -22,13 +22,14 @@ from probes.diagnosis.runners import Runner as Runner
 from probes.diagnosis.runners import count
 
 JOB = ("python", "pt_", "torchrun", "ray::", "deepspeed", "accelerate")
-TORCH = ("pt_", "torchrun")  # names that only torch gives
+TORCH = ("pt_", "torchrun", "nccl ")  # names that only torch and NCCL give
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
 SLEEPY = ("watchdog/", "kworker", "ksoftirqd", "migration/", "rcu_", "kswapd", "swapper", "irq/",
     "top", "ps", "pidstat", "mpstat")  # fmt: skip
 THREAD_NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 CALM, LEFT = 5.0, 40.0  # percent of the last 10 s that somebody waited, and of all CPUs' time; judgement
 _RANKED = re.compile(r"--(?:local[-_])?rank\b|torchrun|deepspeed|accelerate launch|spawn_main|multiprocessing")
+WIDE = 32  # CPUs; judgement
 ALIKE = 2.0  # times the CPU of a rank that is known; judgement
 
 
@@ -101,10 +102,9 @@ class NodeCpu:
     def _like_a_rank(self, one: Runner) -> bool:
         """Called as a rank is, of its user or parent, and busy as it: the numbers of some ranks only may be known."""
         for other in self.runners.values():
-            if other.rank is None or other.worker or other.comm != one.comm or one.args != other.args:
+            if other.comm != one.comm or not (_thread_of(one, other) or _twins(one, other)):
                 continue
-            kin = (one.user and one.user == other.user) or (one.ppid and one.ppid == other.ppid)
-            if kin and one.cpu is not None and other.cpu and one.cpu < ALIKE * other.cpu:
+            if one.cpu is not None and other.cpu and one.cpu < ALIKE * other.cpu:
                 return True
         return False
 
@@ -114,6 +114,23 @@ class NodeCpu:
             plain = one.comm.strip("[]").lower()
             if one.cpu and not self.is_job(one) and plain not in SLEEPY and not plain.startswith(SLEEPY[:8]):
                 yield one
+
+
+def _twins(one: Runner, other: Runner) -> bool:
+    """Whether one is started as a rank is: by its user or parent, or, where a table tells neither, with its threads."""
+    if other.rank is None or other.worker or one.args != other.args:
+        return False
+    if (one.user or one.ppid) and (other.user or other.ppid):
+        return bool((one.user and one.user == other.user) or (one.ppid and one.ppid == other.ppid))
+    many, most = sorted((one.threads or 0, other.threads or 0))
+    return 2 < most < ALIKE * many and bool(other.cpu and one.cpu and other.cpu < ALIKE * one.cpu)
+
+
+def _thread_of(one: Runner, other: Runner) -> bool:
+    """Whether a row of top -H, which names the program alone, is a thread of a process of many, which is the job's."""
+    of_job = other.rank is not None or _trains(other)
+    row = one.threads == 1 and one.args in ("", one.comm) and bool(one.user) and one.user == other.user
+    return row and of_job and (other.threads or 0) > 1
 
 
 def _trains(one: Runner) -> bool:
@@ -152,7 +169,16 @@ def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
             join(named[0], found.pop(""))
     for here in found.values():
         here.quotas = together(here.quotas)
+        here.cpus = here.cpus or _by_masks(here)
     return found
+
+
+def _by_masks(here: NodeCpu) -> int | None:
+    """How many CPUs a node has that nobody counted: all processes may use the same ones from the first on, and these
+    are as many as no launcher gives to one rank."""
+    masks = [cpus for one in here.runners.values() if (cpus := cpu_set(one.mask))]
+    whole = masks[0] if len(masks) > 1 and len(set(masks)) == 1 else frozenset()
+    return len(whole) if len(whole) >= WIDE and whole == frozenset(range(len(whole))) else None
 
 
 def _ranks(evidence: Evidence, of: object) -> None:
@@ -249,16 +275,6 @@ def decides(evidence: Evidence, here: NodeCpu) -> bool:
     late = {one.rank for one in here.runners.values() if (one.delay or 0.0) > VERY_LATE}
     here_too = any(evidence.job.view(rank).node == here.node for rank in suspects)
     return bool(suspects & late) or (here_too and not any(one.delay is not None for one in here.runners.values()))
-
-
-def cpu_set(ranges: str) -> frozenset[int]:
-    """`0-3,8` is five CPUs. What is none is the empty set."""
-    found: set[int] = set()
-    for part in ranges.split(",")[:512]:
-        first, _, last = part.strip().partition("-")
-        if first.isdecimal() and (not last or last.isdecimal()) and int(last or first) < 65_536:
-            found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
 
 
 def busiest(runners: Iterable[Runner]) -> list[tuple[str, float, list[Runner]]]:

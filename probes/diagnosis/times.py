@@ -82,6 +82,8 @@ class Times:
         self.starts_in_order = sorted((at - self.offsets.get(node, 0.0), node) for node, at in self.starts.items())
         events = [(event, seen.node) for event, _, seen in evidence.job.said(*GOES_ON)]
         self.first = _ends(((event, node, self._log(event, node)) for event, node in events), min)
+        began = [at for seen in evidence.of("job.nodes") if (at := local(seen.facts.started)) is not None]
+        self.scheduled: Ends = (None, max(began, default=None))  # when Slurm started the job, by the cluster's clock
         last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")
         self.last = _ends(last, max)
         from probes.diagnosis.going_on import in_one_zone
@@ -128,6 +130,8 @@ class Times:
                 (self.counted, DAYS_S),
             )
         ]
+        if at is None and self._is_of_this_run():  # a node's clock has the cluster's zone
+            found.append(_before(None, stamp, self.scheduled, MARGIN_S, 0.0))
         if self.last_sign == (None, None):  # no log tells any time: then how long ago it was when somebody looked
             found.append(_before(self.corrected(node, at), stamp, self.looked, AGO_S, 0.0))
         told = any(end is not None for ends in (self.first, self.last, self.last_sign) for end in ends)
@@ -135,6 +139,11 @@ class Times:
             # Nothing tells when the job ran. But somebody looked after the newest line of all nodes' logs.
             found.append("perhaps" if apart(self.newest, mine) > DAYS_S else "")
         return "yes" if "yes" in found else "perhaps" if "perhaps" in found else ""
+
+    def _is_of_this_run(self) -> bool:
+        """Whether what Slurm says of the job's start is of the run that the logs are of, not of one after it."""
+        began, last = self.scheduled[1], self.last_sign[1]
+        return began is not None and (last is None or apart(last, began) > -MARGIN_S)
 
     def long_ago(self, node: str, at: float | None, stamp: str = "") -> bool:
         """Whether it was days before somebody looked, of what ends a job at once: who looks has another reason to."""

@@ -15,6 +15,8 @@ from probes.intake.names import stem
 NAMES = (".md", ".markdown")
 MOST, MOST_LINES = 200, 200_000
 _FENCE = re.compile(r"\s{0,3}(`{3,20}|~{3,20})\s{0,4}[\w.+-]{0,40}\s{0,4}$")
+_OWN = "~" * 12  # a fence that no one types
+_ITEM = re.compile(r"\s{0,3}(?:[-*+]|\d{1,3}[.)])\s")
 _RULE = re.compile(r"\s{0,3}\|?\s{0,8}:?-{2,200}:?\s{0,8}(?:\|\s{0,8}:?-{2,200}:?\s{0,8}){0,200}\|?\s{0,8}$")
 
 
@@ -22,7 +24,7 @@ def quoted_in(text: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     block: list[str] = []
     fence = above = ""
-    lines = text.split("\n", MOST_LINES)[:MOST_LINES]
+    lines = _fenced(text.split("\n", MOST_LINES)[:MOST_LINES])
     for at, line in enumerate(lines):
         below = lines[at + 1][:4000] if at + 1 < len(lines) else ""
         mark = _FENCE.match(line[:100])
@@ -48,6 +50,27 @@ def quoted_in(text: str) -> list[tuple[str, str]]:
     if block:
         found.append((above, "\n".join(block) + "\n" if fence else _table(block)))
     return [(above, told) for above, told in found if told.strip()]
+
+
+def _fenced(lines: list[str]) -> list[str]:
+    """What is indented by four below an empty line, between fences; not below an item of a list: it is more of it."""
+    found: list[str] = []
+    inside, fence, last = False, "", ""
+    for line in lines:
+        mark = _FENCE.match(line[:100])
+        if mark is not None and not inside:
+            fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
+        indented = line.startswith(("    ", "\t")) and line.strip()
+        if inside and line.strip() and not indented:
+            found.append(_OWN)
+            inside = False
+        elif indented and not (inside or fence or _ITEM.match(last)) and not (found and found[-1].strip()):
+            found.append(_OWN)
+            inside = True
+        if line.strip() and not indented:
+            last = line
+        found.append((line[4:] if line[0] == " " else line[1:]) if inside and line.strip() else line)
+    return [*found, _OWN] if inside else found
 
 
 def _table(lines: list[str]) -> str:

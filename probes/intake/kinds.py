@@ -36,6 +36,7 @@ _STATUS = re.compile(
 _CONCLUSIONS = re.compile(
     r"(?:readme|licen[cs]e|notice|changelog|authors|outcome|notes?|verdict|post-?mortem|truth)\b", re.I
 )
+_NOTES = re.compile(r"notes?[\w.-]{0,40}\.(?:md|markdown)", re.I)  # of which the output that they quote is read
 _SOURCES = (".md", ".rst", ".html", ".py", ".pyc", ".sh", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".ipynb", ".css",
     ".js", ".tsv", ".csv", ".c", ".cpp", ".cu", ".h", ".tex", ".patch", ".diff")  # fmt: skip
 _PROGRAMS = (".py", ".patch", ".diff")  # of which a piece may show the fault itself
@@ -117,7 +118,9 @@ def _of_bytes(data: bytes, item: Item) -> Known | Other:
             return Other(f"an answer of a server that failed, status {code}")
         text = text[status.end() :]
     if _CONCLUSIONS.match(item.name):
-        return Other("says what somebody wrote about it: no evidence")
+        return (
+            Other(DOCUMENT) if _NOTES.fullmatch(item.name) else Other("says what somebody wrote about it: no evidence")
+        )
     table = item.name.lower().endswith((".csv", ".tsv"))
     if table and " kernel: " in (rows := lines_of_rows(text))[:HEAD]:
         return Known("perhaps a log", rows)

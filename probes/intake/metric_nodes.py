@@ -59,7 +59,8 @@ def load_of_node(node: Node) -> Load | None:
     use, idle = _use(node)
     waits = Pressure(round(level["waits"], 1), None, None, None) if "waits" in level else None
     cpus = len(node.cpus) or int(level.get("cores", 0)) or None
-    groups = node.groups | {name: 100 * used for name, used in _services(node.containers)}
+    beside = [*_services(node.containers), *_strangers(node.containers)]
+    groups = node.groups | {name: 100 * used for name, used in beside}
     busy = tuple(process(nameless(name), name, round(used, 1)) for name, used in groups.items() if used >= 1)
     if not (quotas or use or waits or busy or {"load1", "running"} & set(level)):
         return None
@@ -78,6 +79,17 @@ def _services(containers: Mapping[str, Container]) -> Iterator[tuple[str, float]
         found = _SERVICE.fullmatch(one.name)
         if found and one.using is not None and not _RUNS_JOBS.match(found[1]):
             yield found[1], one.using
+
+
+def _strangers(containers: Mapping[str, Container]) -> Iterator[tuple[str, float]]:
+    """What other containers use beside one that is called as a part of a training job is. One of the same pod, or
+    whose name is a path of control groups, may be the job's too."""
+    pods = {one.pod for one in containers.values() if _JOB.search(f"{one.pod} {one.name}")}
+    for one in containers.values() if pods else ():
+        called = one.pod or one.name
+        mine = _JOB.search(f"{one.pod} {one.name}") or (one.pod and one.pod in pods)
+        if one.using is not None and "/" not in called and not mine:
+            yield called, one.using
 
 
 def is_job(node: Node) -> bool:

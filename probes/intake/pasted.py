@@ -30,7 +30,7 @@ from probes.intake.hosts import alike, may_be_lone
 from probes.intake.keyed import in_record, keyed
 from probes.intake.names import is_host
 from probes.intake.prefixed import by_name, names_in, only_name
-from probes.intake.programs import is_command
+from probes.intake.programs import asks_there, is_command
 from probes.intake.prompts import PROMPT, SHELL, at_home, at_prompt, typed, typed_on
 from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
@@ -43,7 +43,8 @@ MOST_PARTS = 20_000
 MOST_LABEL = 200  # characters: which process it is about may stand at its end
 _MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
 _OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word, or == n1 (srun -w n1 env)
-    r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1| \([^()\n][^\n]{1,400}\))?$))"
+    r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1| \([^()\n][^\n]{1,400}\))?$"
+    r"|[A-Za-z][a-z-]{0,40}\d[\w.-]{0,40}:? {1,4}\S))"  # ## n1  what was asked
     r"([^\n]{1,400}?)(?: \1\1)?$"
 )
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
@@ -94,8 +95,7 @@ def parts_of(text: str) -> list[Part]:
         return [Part((node,), label, told) for node, label, told in rows]
     marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
     known = alike(found[2].strip() for found in marked)
-    asks = [found[2].split()[0] for found in marked if is_command(found[2].partition(" ")[2].strip())]
-    known |= alike(word.strip(":,") for word in asks)
+    known |= alike(found[2].split()[0].strip(":,") for found in marked if asks_there(found[2]))
     known |= _asked_below(head)
     known |= (plain := bare_heads.names_in(head))
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
@@ -166,7 +166,7 @@ def _may_head(line: str) -> bool:
 
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
-    home = nodes = ()  # type: tuple[str, ...]
+    home = typed_at = nodes = ()  # type: tuple[str, ...]
     label, body, now, loop, when = "", list[str](), Asked(), frozenset[str](), None
     lines = text.split("\n")
     at = count = 0
@@ -189,8 +189,8 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         when = look.at if (look := watched(lines[at])) else moment_in(lines[at][:200])
         home = () if who is None else who or home
         if command and who is not None:
-            home = who if now.many else home  # the nodes in its output are not where the next was typed
-            now = asked(command)
+            home = who or typed_at if now.many else home  # the nodes in its output are not where the next was typed
+            now, typed_at = asked(command), home
             loop = looped(command)
         elif who is None:
             now = Asked()
@@ -259,6 +259,12 @@ def _heading(
         return 1, (node,), f"{line.strip()} "  # the blank: it is no command of one word
     if look := watched(line):
         return 1, (look.node,) if typed_on(look.node, False) else (), look.command
+    first, _, rest = marked[2].strip().partition(" ") if marked else ("", "", "")
+    if line.startswith("##") and marked:  # a root's prompt is one # only
+        if first.strip(":,") in known and asks_there(marked[2].strip()):
+            return 1, (first.strip(":,"),), rest.strip()
+        if (told := _told(marked[2].strip())) and told[1]:
+            return told
     if prompt := PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
         if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
@@ -266,8 +272,7 @@ def _heading(
         return None
     if not marked:
         return None
-    first, _, rest = marked[2].strip().partition(" ")
-    if first.strip(":,") in known and is_command(rest.strip()):
+    if first.strip(":,") in known and asks_there(marked[2].strip()):
         return 1, (first.strip(":,"),), rest.strip()
     told = _told(marked[2].strip())
     return told or ((1, None, marked[2].strip()) if _frame(marked) in frames else None)
@@ -283,7 +288,8 @@ def _told(says: str) -> tuple[int, tuple[str, ...], str] | None:
     words = [word.strip("()[]<>,;'\"").rstrip(":") for word in re.split(r"[\s|]+", says)][:12]
     nodes = next((nodes for word in words if (nodes := folded(word))), ())
     rest = " ".join(word for word in words if not (nodes and folded(word)))
-    command = rest if is_command(rest) else ""
+    prose = re.match(r"[^\s,]{1,40} [^\n]{0,200}?\w, \w", says) is not None  # perf guild, Monday, host n1
+    command = rest if is_command(rest) and not (nodes and prose) else ""
     return (1, nodes, command) if nodes or command else None
 
 

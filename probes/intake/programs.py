@@ -50,3 +50,9 @@ def is_command(says: str) -> bool:
         words = words[1:]
     name = words[0].rpartition("/")[2] if words else ""
     return bool(words) and (name in PROGRAMS or bool(_LOOP.match(says)))
+
+
+def asks_there(says: str) -> bool:
+    """Whether a heading tells after its first word what was asked there: a command, or files of the kernel."""
+    rest = says.partition(" ")[2].strip()
+    return is_command(rest) or rest.startswith(("/proc/", "/sys/"))

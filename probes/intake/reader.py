@@ -7,6 +7,7 @@ Errors   ParseError where a text is not what it seemed to be
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from probes import catalog
 from probes.catalog._cluster_facts import Cluster
@@ -30,6 +31,7 @@ from probes.intake.tools import (
     launch,
     looked,
     native_stacks,
+    pressure,
     process_status,
     process_table,
     stopped_processes,
@@ -42,7 +44,7 @@ from probes.intake.tools._text import taken_at
 TOLD = {"cluster.events": ("scheduler_kill",)}  # events of a log that these facts tell, too
 BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for
 # Who takes the CPU, be it of the job or not; who is stuck, and who is stopped.
-OF_STATUS = (process_status.TOOL,)
+OF_STATUS = (process_status.TOOL, pressure.TOOL, kernel_messages.TOOL)
 OF_PS = (process_table.TOOL, stuck_in_driver.TOOL, stuck_in_files.TOOL, stopped_processes.TOOL)
 NO_FORM = "no line in it has a known form"
 
@@ -95,11 +97,16 @@ class Reader:
                     self._tool(item, tool, known.text)
             if known.kind == "ps" and launch.tells(known.text[:HEAD]):
                 self._tool(item, launch.TOOL, known.text)
-            if known.kind == "process" and (stuck := stuck_in_driver.of_extracts(extracts)) is not None:
-                told = tuple(stuck_in_driver.findings(stuck))
-                reading = Reading(Capture("", stuck_in_driver.TOOL.probe, "ok"), stuck, None, told)
-                self.brought.nodes.append(NodeFile(item.ref, item.inside, stuck_in_driver.TOOL.probe, reading, ""))
+            if known.kind == "process":
+                self._stuck(item, stuck_in_driver.TOOL, stuck_in_driver.of_extracts(extracts))
+                self._stuck(item, stuck_in_files.TOOL, stuck_in_files.of_extracts(extracts))
             self.brought.processes.append(ProcessFile(item.ref, item.inside, known.kind == "ps", tuple(extracts)))
+
+    def _stuck(self, item: Item, tool: Tool, facts: Any) -> None:
+        """Tasks of /proc that hang in the kernel."""
+        if facts is not None and tool.findings is not None:
+            reading = Reading(Capture("", tool.probe, "ok"), facts, None, tuple(tool.findings(facts)))
+            self.brought.nodes.append(NodeFile(item.ref, item.inside, tool.probe, reading, ""))
 
     def _of_node(self, item: Item, probe: str, text: str) -> bool:
         seen_at = item.seen_at if item.seen_at is not None else taken_at(text)

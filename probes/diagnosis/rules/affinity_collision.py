@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._load_facts import ranges_of
+from probes.catalog._load_facts import cpu_set, ranges_of
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.cpus import NodeCpu, Runner, cpu_set, decides
+from probes.diagnosis.cpus import NodeCpu, Runner, decides
 
 CAUSE = "cpu.affinity_collision"
 FEW = 0.25  # of the node's CPUs; judgement

@@ -31,6 +31,7 @@ OF_THE_NODE = re.compile(
     r"lib(?:nccl|cuda|cudart|cudnn|cublas|cufft|nvrtc|nvidia|torch|c10|stdc\+\+|ibverbs|mpi|rccl|amdhip|hsa)|GLIBC|cuDNN"
     r"|symbol: (?:nccl|cu[A-Z]|cudnn|_ZN(?:K?2at|K?3c10|K?5torch))|was compiled with CUDA"
 )
+_FAMILY = re.compile(r"^lib|[-\d]+$")  # libnccl is nccl, which its symbols begin with
 IN_STEP = ("NCCL", "torch", "CUDA", "CUDA runtime", "ROCm")  # what all ranks of a job must share
 
 
@@ -66,16 +67,38 @@ def _not_loaded(evidence: Evidence) -> Iterator[Hypothesis]:
         if not one[0].secondary and any(words in text for words in NOT_LOADED) and OF_THE_NODE.search(text):
             by_node.setdefault(node_of(evidence, one), []).append(one)
     for node, said in by_node.items():
+        odd = _elsewhere(evidence, said[0][0].text) if not node else None
+        node = odd[0] if odd is not None else node
         yield Hypothesis(
             CAUSE,
             {"node": node} if node else {},
             f"Libraries do not fit on {node or 'a node'}: {said[0][0].text[:160]}",
-            tuple(quoted(*one) for one in said[:3]),
+            (*(odd[1:] if odd is not None else ()), *(quoted(*one) for one in said[:3])),
             ("library_refused",),
             would_change=("the same library and its version on a node where the program starts",),
             ranks=frozenset(one[0].rank for one in said if one[0].rank is not None),
             nodes=frozenset({node}),
         )
+
+
+def _elsewhere(evidence: Evidence, text: str) -> tuple[str, Reason] | None:
+    """The one node where the loader takes a library that this text is of from another place than on all others; of two
+    nodes the one that does not take it from the environment of the program."""
+    places: dict[str, dict[str, tuple[str, str]]] = {}  # library -> node -> (place, reading)
+    for seen in evidence.of("host.libraries"):
+        for name, place in seen.facts.places.items():
+            if seen.node and _FAMILY.sub("", name.partition(".")[0]).lower() in text.lower():
+                places.setdefault(name, {})[seen.node] = (place, seen.ref)
+    for name, nodes in places.items():
+        counts = Counter(place for place, _ in nodes.values())
+        odd = [node for node, (place, _) in nodes.items() if counts[place] == 1]
+        if len(nodes) == 2 == len(counts):
+            odd = [node for node in odd if "/site-packages/" not in nodes[node][0]]
+        if len(counts) == 2 and len(odd) == 1:
+            place, ref = nodes[odd[0]]
+            usual = next(one for one in counts if one != place)
+            return odd[0], Reason(f"{odd[0]} takes {name} from {place}, {len(nodes) - 1} other from {usual}", ref)
+    return None
 
 
 def _against_peers(evidence: Evidence) -> Iterator[Hypothesis]:

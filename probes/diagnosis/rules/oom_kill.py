@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from probes.catalog._kernel_events import OomKill
+from probes.catalog._log_events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView, quoted
-from probes.diagnosis.log_evidence import Said, node_of
+from probes.diagnosis.log_evidence import Said, node_called, node_of
 from probes.diagnosis.rules._merge import as_one
 from probes.diagnosis.times import ZONES_S, apart, local, times_of
 
@@ -122,7 +123,8 @@ def _killed(evidence: Evidence, seen: Seen, kill: OomKill) -> RankView | None:
     found: dict[int, tuple[float | None, str]] = {}
     for event, _, _ in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
         rank = event.rank if event.rank is not None else next(iter(event.about), None)
-        if event.code in KILLED and rank is not None and evidence.job.view(rank).node == seen.node:
+        killed = event.code in KILLED or (event.kind == "scheduler_kill" and event.name == "Killed")  # srun's word
+        if killed and rank is not None and _node(evidence, event, rank) == seen.node:
             known = found.get(rank)
             found[rank] = known if known and any(known) else (event.at, event.stamp)
     if len(found) != 1 or not seen.node:
@@ -133,6 +135,11 @@ def _killed(evidence: Evidence, seen: Seen, kill: OomKill) -> RankView | None:
         return None
     view: RankView = evidence.job.view(rank)
     return view
+
+
+def _node(evidence: Evidence, event: LogEvent, rank: int) -> str:
+    """Where the rank ran; srun tells it with the end of the rank: `srun: error: n1: task 3: Killed`."""
+    return str(evidence.job.view(rank).node) or node_called(evidence, event.peer) or event.peer
 
 
 def _same_moment(gap: float) -> bool:

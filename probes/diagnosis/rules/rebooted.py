@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.going_on import ended_its_work
 from probes.diagnosis.job import quoted
 from probes.diagnosis.times import MARGIN_S, STEP_S, Times, apart, local, times_of
 
@@ -42,6 +43,8 @@ def signs(evidence: Evidence) -> Iterator[Hypothesis]:
     """What nodes and their logs show by themselves."""
     times = times_of(evidence)
     yield from _notices(evidence, times)
+    if ended_its_work(evidence):  # a boot after that stopped nothing
+        return
     yield from _boots(evidence, times)
     yield from _uptimes(evidence, times)
 

@@ -1,4 +1,4 @@
-"""uptime, uptime -s, who -b, last reboot, journalctl --list-boots: since when the node runs.
+"""uptime, uptime -s, /proc/uptime, who -b, last reboot, journalctl --list-boots: since when the node runs.
 
 Source   uptime(1), who(1), last(1), journalctl(1)
 Shape    facts host.boots
@@ -24,6 +24,7 @@ _PRETTY = re.compile(
     r",? ?(?:(\d{1,3}) ?m(?:in(?:ute)?s?)?|(\d{1,2}):(\d\d))?\s{0,4}"
 )
 _SINCE = re.compile(r"\s{0,4}(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s{0,4}")
+_COUNTED = re.compile(r"\s{0,4}(\d{1,9}(?:\.\d\d)?)(?: \d{1,12}\.\d\d)?\s{0,4}")  # /proc/uptime, or its first number
 _WHO = re.compile(
     r"\s{0,20}(?:\S{1,20}\s{1,20})?system boot\s{1,20}(\d{4}-\d\d-\d\d \d\d:\d\d|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d)"
 )
@@ -56,6 +57,8 @@ def _fits(head: str, name: str) -> bool:
         return len(lines) <= 3 or all(_of_boot(line) for line in lines[1:])
     if len(lines) == 2 and time_in(first) is not None and "uptime" in name.lower():  # `date; uptime -s`
         first = lines.pop()
+    if "proc_uptime" in name.lower() or "proc/uptime" in name.lower():
+        return all(_COUNTED.fullmatch(line) or _of_boot(line) or time_in(line) is not None for line in lines)
     short = len(lines) == 1 and ("uptime" in name.lower() or "boot" in name.lower())
     if len(lines) == 1 and (told := _PRETTY.fullmatch(first)) and any(told.groups()):
         return True
@@ -90,6 +93,8 @@ def read(text: str) -> Boots:
             booted += _last(found[2])
         elif found := _SINCE.fullmatch(line):
             booted += _at(found[1], "%Y-%m-%d %H:%M:%S")
+        elif found := _COUNTED.fullmatch(line):
+            uptime = float(found[1])
         elif (found := _PRETTY.fullmatch(line.strip())) and any(found.groups()):
             weeks, days, hours, minutes, clock, past = (int(part or 0) for part in found.groups())
             uptime = weeks * 604_800.0 + days * 86_400 + (hours + clock) * 3600 + (minutes + past) * 60

@@ -17,6 +17,7 @@ from probes.intake.tools.slurm_nodes import nodes_in
 
 _HEAD = re.compile(r"\s{0,20}JOBID\s[^\n]{0,400}\sNODELIST(?:\(REASON\))?\s{0,8}$", re.M)
 _SHOWN = re.compile(r"(?<!Req)(?<!Exc)\bNodeList=(\S{1,400})")
+_STARTED = re.compile(r"(?<!\w)StartTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
 _JOB = re.compile(r"\bJobId=(\d{1,12})\b")
 _ROW = re.compile(
     r"\s{0,20}(\d{1,12})(?:_\d{1,6})?\s[^\n]{1,400}\s([A-Za-z][\w.-]{0,80}(?:\[[\d,-]{1,200}\])?[\w.,\[\]-]{0,300})\s{0,8}$"
@@ -32,6 +33,7 @@ class JobNodes:
 
     nodes: tuple[str, ...]
     jobs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    started: str = ""  # when the one job began, as scontrol prints it: local time of the cluster
 
 
 def _fits(head: str, name: str) -> bool:
@@ -51,7 +53,8 @@ def read(text: str) -> JobNodes:
         raise ParseError("nodes of a job: none")
     if len(lists) > 1:
         return JobNodes((), {job: tuple(nodes_in(told)) for job, told in list(lists.items())[:MOST]})
-    return JobNodes(tuple(nodes_in(next(iter(lists.values())))))
+    started = _STARTED.findall(text[:262_144])
+    return JobNodes(tuple(nodes_in(next(iter(lists.values())))), started=started[0] if len(started) == 1 else "")
 
 
 def _quiet(facts: JobNodes) -> Iterable[Finding]:

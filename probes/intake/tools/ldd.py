@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from posixpath import normpath
 
 from probes.core import Finding, clean
 from probes.intake.tools import Tool
@@ -23,10 +24,11 @@ _ROW = re.compile(r"^\s{1,8}(\S{1,120}) => (not found|/\S{1,300})(?: \(0x[0-9a-f
 
 @dataclass(frozen=True, slots=True)
 class Libraries:
-    """Names that were not found; `seen`: how many were looked for."""
+    """Names that were not found; `seen`: how many were looked for. `places`: where those of training lie."""
 
     missing: tuple[str, ...]
     seen: int
+    places: dict[str, str] = field(default_factory=dict)
 
 
 def _fits(head: str, name: str) -> bool:
@@ -37,7 +39,9 @@ def read(text: str) -> Libraries:
     rows = _ROW.findall(text[:1_048_576])
     if not rows:
         raise refuse("ldd", text)
-    return Libraries(tuple(dict.fromkeys(clean(name) for name, where in rows if where == "not found"))[:100], len(rows))
+    places = {clean(name): clean(normpath(path)) for name, path in rows if OF_TRAINING.match(name) and path[0] == "/"}
+    missing = dict.fromkeys(clean(name) for name, where in rows if where == "not found")
+    return Libraries(tuple(missing)[:100], len(rows), dict(list(places.items())[:100]))
 
 
 def _findings(facts: Libraries) -> Iterable[Finding]:

@@ -25,6 +25,7 @@ _LOADS = re.compile(
 _ABROAD = ("BEFEHL", "COM.", "COMMANDE", "ORDEN", "COMANDO", "CMND")
 _HTOP = re.compile(r"\bTasks: \d{1,7}, \d{1,7} thr(?:, \d{1,7} kthr)?; (\d{1,7}) running")
 _BAR = re.compile(r"(?:^|\s)(\d{1,4})\s?\[[|#*'\s]{0,200}(\d{1,3}(?:\.\d)?)%\]")  # of a CPU in htop
+BARS = 4  # of CPUs: a screen of htop without its table
 _EACH = re.compile(r"^%?Cpu(\d{1,4})\s{0,4}:(.{10,160})$")  # top, after 1 was pressed: a line a CPU
 _CPU = ("%CPU", "PCPU", "C", "CP", "CPU%")
 _THREAD = ("LWP", "TID", "SPID")
@@ -51,7 +52,8 @@ def columns(line: str) -> dict[str, int] | None:
 
 
 def fits(head: str, name: str) -> bool:
-    return any(columns(line) is not None for line in list(lines_of(head, 400))[:40])
+    lines = list(lines_of(head, 400))[:40]
+    return any(columns(line) is not None for line in lines) or sum(len(_BAR.findall(line)) for line in lines) >= BARS
 
 
 def read(text: str) -> Load:
@@ -83,13 +85,13 @@ def read(text: str) -> Load:
             _take(rows, heads, fields_, line, top)
     if each:
         rows = {pid: replace(one, threads=each) for pid, one in rows.items()}
-    if not rows and heads is None:
+    if not rows and heads is None and len(idle) < BARS:
         raise refuse("a table of processes with PID, %CPU and COMMAND", text)
     if idle and use is None:  # htop has no summary of all CPUs
         left = sum(idle.values()) / len(idle)
         use = CpuUse(round(100 - left, 2), 0.0, 0.0, 0.0, round(left, 2))
     busiest = sorted(rows.values(), key=lambda one: -(one.cpu_percent or 0.0))
-    cpus = len(idle) if bars_seen else None
+    cpus = max(idle) + (0 in idle) if bars_seen else None  # htop counts from 0 or 1; a screen may be cut
     runnable = sum(one.state[:1] == "R" for one in busiest) if any(one.state for one in busiest) else None
     return load(
         load1=loads[0], load5=loads[1], load15=loads[2], cpu=use, processes=tuple(busiest[:400]),
@@ -127,6 +129,8 @@ def _take(rows: dict[int, Process], heads: dict[str, int], count: int, line: str
         total = None if share is None else round((there.cpu_percent or 0.0) + share, 1)
         more = tuple(sorted({*there.seen_on, *seen_on}))
         rows[pid] = replace(there, cpu_percent=total, seen_on=more, running=(there.running or 0) + (runs or 0))
+        if thread == pid:  # the main thread has the process's name
+            rows[pid] = replace(rows[pid], comm=comm, args=args)
         return
     rows[pid] = process(
         pid, comm, share, ppid=whole(row.get("PPID", "")) or 0, state=state[:1], args=args, threads=threads,

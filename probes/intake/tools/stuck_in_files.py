@@ -9,9 +9,10 @@ Errors   ParseError when no row is such a task
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from probes.catalog._process_extract import Extract
 from probes.core import Finding, ParseError, clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools.stuck_in_driver import MOST, ROW, STATE
@@ -64,6 +65,19 @@ def read(text: str) -> TasksInFiles:
     if not found:
         raise ParseError("ps: no task that is stuck in a file system")
     return TasksInFiles(tuple(found.values())[:MOST])
+
+
+def of_extracts(extracts: Iterable[Extract]) -> TasksInFiles | None:
+    """The same of /proc/PID: tasks in state D whose stack in the kernel, or wchan, is in a file system. A page that is
+    waited for is a server's where a caller of the wait is its client."""
+    found = []
+    for one in extracts:
+        calls = [f" {said}" for said in (one.wchan, *one.kernel)]
+        remote = next((told for said in calls if (told := _REMOTE.match(said, 1))), None)
+        where = remote or next((told for said in calls[:4] if (told := _ANY.match(said, 1))), None)
+        if one.state[:1] == "D" and where is not None:
+            found.append(TaskInFiles(one.pid, clean(where[1])[:60], remote is not None))
+    return TasksInFiles(tuple(found)[:MOST]) if found else None
 
 
 def findings(facts: TasksInFiles) -> Iterator[Finding]:
