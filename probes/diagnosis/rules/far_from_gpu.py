@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog._load_facts import cpu_set
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
-from probes.diagnosis.cpus import cpu_set
 
 CAUSE = "cpu.affinity_collision"
 
