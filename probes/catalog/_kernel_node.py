@@ -264,6 +264,8 @@ class NodeLines:
         record = self.tally.count(Link, (device, name), line, device=device, name=name, drops=0, up=None)
         record.fields["drops"] += was_up and not up
         record.fields["up"] = up
+        if up and known is not None:  # hours later, it came back all the same
+            known.fields["up"] = True
         return True
 
     # The first row with one of its words in the line reads it.

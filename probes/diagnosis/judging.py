@@ -176,8 +176,10 @@ def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]
     mine |= {view.node.partition(".")[0] for view in evidence.job.ranks.values()}  # as it ran before
     kept = []
     for one in found:
-        node = str(one.subject.get("node", "")).partition(".")[0]
-        if not node or node in mine or one.ranks or re.sub(r"\d+", "#", node) not in forms:
+        blamed = {str(one.subject.get("node", "")).partition(".")[0]} - {""}
+        blamed = blamed or {node.partition(".")[0] for node in one.nodes if node}  # a switch is blamed by its ports
+        shapes = {re.sub(r"\d+", "#", node) for node in blamed}
+        if not blamed or blamed & mine or one.ranks or not shapes <= forms:
             kept.append(one)
     return kept
 

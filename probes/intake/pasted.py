@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from probes.core import lines_of
-from probes.intake import bare_heads, bug_report, by_rank
+from probes.intake import bare_heads, bug_report, by_rank, central_syslog
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.folded import folded
 from probes.intake.hosts import alike, may_be_lone
@@ -36,7 +36,7 @@ from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
 from probes.intake.tools import launch
 from probes.intake.watching import watched
-from probes.intake.when import moment_in
+from probes.intake.when import moment_in, seconds_in
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS = 20_000
@@ -88,6 +88,8 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if (names := names_in(head)) and not _asked_many(head):
         return [Part((name,), "", mine) for name, mine in by_name(text, names).items()]
+    if hosts := central_syslog.sections(text):
+        return [Part((node,) if node else (), "", body) for node, body in hosts]
     if (ranks := by_rank.sections(text)) and not any(map(typed, head[: _first_rank(head)])):
         return [Part((node,) if node else (), f"rank{rank}", body) for rank, node, body in ranks]
     if rows := by_rows(text):
@@ -132,8 +134,8 @@ def _frame(marked: re.Match[str]) -> str:
 
 
 def _timed(parts: list[Part]) -> list[Part]:
-    """Outputs of counters with the time that `date`, a heading or a remark told before them: between two looks the
-    time matters."""
+    """Outputs of counters with the time that `date`, a heading or a remark told before them, and what their heading
+    says lies between two looks, `# perfquery twice, dt = 10 s`: there the time matters."""
     found, when = [], None
     for part in parts:
         told = part.text.strip()
@@ -143,7 +145,9 @@ def _timed(parts: list[Part]) -> list[Part]:
             when = moment
         elif at is not None and told[:1] not in "[{" and (_COUNTS.search(part.label) or _TELLS.search(told[:4096])):
             stamp = datetime.fromtimestamp(at, UTC).isoformat()
-            part = Part(part.nodes, part.label, f"{stamp}\n{part.text}", at)
+            part = replace(part, text=f"{stamp}\n{part.text}", at=at)
+        if seconds_in(says := part.label.replace("_", " ")) and _TELLS.search(told[:4096]):
+            part = replace(part, text=f"# {says}\n{part.text}")
         found.append(part)
     return found
 
@@ -167,7 +171,7 @@ def _may_head(line: str) -> bool:
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
     home = nodes = ()  # type: tuple[str, ...]
-    label, body, now, loop, when = "", list[str](), Asked(), frozenset[str](), None
+    label, body, now, loop, when = "", list[str](), Asked(), dict[str, str](), None
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
@@ -208,10 +212,10 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         yield from _cut(nodes, label, body, now, when)
 
 
-def _turn(line: str, loop: frozenset[str]) -> str:
-    """The node of a line that names it and nothing else: `# n1`, `== n1 ==`, `n1:`."""
+def _turn(line: str, loop: dict[str, str]) -> str:
+    """The node of a line that names what stands for it and nothing else: `# n1`, `== n1 ==`, `n1:`."""
     name = line.strip(" \t#=*+-<>[]:|~_") if len(line) < 200 else ""
-    return name if name in loop else ""
+    return loop.get(name, "")
 
 
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
@@ -261,6 +265,8 @@ def _heading(
         return 1, (look.node,) if typed_on(look.node, False) else (), look.command
     if prompt := PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
+        if prompt[3].startswith("# ") and line[:1] != "#":  # a remark typed at it: what was printed above has ended
+            return 1, (), prompt[3]
         if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
             return 1, (host,) if typed_on(host, at_home(line, prompt[3])) else (), prompt[3]
         return None

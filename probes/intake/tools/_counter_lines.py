@@ -37,6 +37,7 @@ _SUFFIX = re.compile(
     r"(?:\(?(before|first|t0|start|after|second|t1|end|delta|diff|rate|[0-2]?\d:[0-5]\d(?::[0-5]\d)?)\)?)$",
     re.I,
 )
+_AHEAD = re.compile(r"(?:delta|diff|[Δ∆])[_ ]?(?:of_)?([A-Za-z]\w{4,60})", re.I)  # delta_PortXmitWait
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
 _PFC = re.compile(r"^\s{0,16}(?:Port|Interface) ([RT]x)((?:\s{1,16}PFC[0-7]){2,8})\s*$")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
@@ -146,7 +147,7 @@ class Lines:
         if pfc := _PFC.match(line[:400]):  # of SONiC: one table for each direction
             self._columns = ["port", *(f"{pfc[1].lower()}_prio{n}_pause" for n in re.findall(r"\d", pfc[2]))]
             return True
-        cells = cells_of(line)
+        cells = [_AHEAD.sub(r"\1_delta", cell) for cell in cells_of(line)]
         named = [short(_SUFFIX.sub(r"\1", cell)) or short(cell) for cell in cells]
         plain = not any(number(cell) is not None for cell in cells)
         if (
