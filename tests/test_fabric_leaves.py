@@ -62,7 +62,7 @@ def test_a_sorted_kernel_log_is_put_back_into_its_order(tmp_path: Path) -> None:
         for stamp, what in (("Fri Mar  6 03:00:01", "down"), ("Wed Mar  4 08:00:00", "up"))
     ]
     states = [
-        f"q{n}: link mlx5_{m}/1 {'state DOWN' if m == 2 else 'state ACTIVE physical_state LINK_UP'} netdev ens{7 + m}np0 \n"
+        f"q{n}: link mlx5_{m}/1 {'state DOWN' if m == 2 else 'state ACTIVE physical_state LINK_UP'} netdev ens{m}np0 \n"
         for n in range(1, 5)
         for m in range(4)
     ]
@@ -131,3 +131,28 @@ def test_a_link_that_came_back_hours_later_is_not_lost(tmp_path: Path) -> None:
     ]
     assert told(tmp_path, {"central.log": "".join(rows)}).share("ib.switch_down") == 0
     assert told(tmp_path / "down", {"central.log": "".join(rows[:4])}).cause == "ib.switch_down"
+
+
+def test_a_switch_is_called_as_people_call_it(tmp_path: Path) -> None:
+    """Its description holds its model as well."""
+    names = ["MF0;leaf-21:MQM9700/U1", *(f"rk{n} mlx5_2" for n in range(1, 6))]
+    rows = "".join(
+        f"Jun 21 14:02:44 50{n}200 [591FC700] 0x02 -> drop_mgr_remove_port: Removed port with "
+        f"GUID:0x00000000001{n}000d LID range [{20 + n}, {20 + n}] of node:{name}\n"
+        for n, name in enumerate(names)
+    )
+    found = told(tmp_path, {"opensm.log": rows})
+    assert (found.cause, found.subject) == ("ib.switch_down", {"switch": "leaf-21"})
+
+
+def test_a_node_of_another_rack_is_not_the_job_s(tmp_path: Path) -> None:
+    shown = "JobId=55 JobName=x\n   JobState=RUNNING Reason=None\n   NodeList=ka[01-04]\n"
+    flaps = "".join(
+        f"2026-05-11T02:{m:02d}:{s}Z {{node}} kernel: mlx5_core 0000:5a:00.0 ens3: Link {what}\n"
+        for m in (13, 19, 24, 32, 41)
+        for s, what in ((10, "down"), (17, "up"))
+    )
+    found = told(tmp_path, {"scontrol.txt": shown, "syslog.txt": flaps.format(node="kb09")})
+    assert found.share("ib.link_flapping") == 0
+    mine = told(tmp_path / "mine", {"scontrol.txt": shown, "syslog.txt": flaps.format(node="ka03")})
+    assert (mine.cause, mine.subject.get("node")) == ("ib.link_flapping", "ka03")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,46 @@ def test_logs_that_are_only_counted_are_of_the_node_where_the_ranks_meet(tmp_pat
     }  # fmt: skip
     found = told(tmp_path, files)
     assert (found.cause, found.subject) == ("net.wrong_interface", {"node": "eva"})
+
+
+# More forms of ports --------------------------------------------------------------------------------------------------
+
+
+def test_a_journal_of_many_hosts_tells_of_each(tmp_path: Path) -> None:
+    rows = "".join(
+        json.dumps({
+            "__REALTIME_TIMESTAMP": str(1780000000000000 + n), "_HOSTNAME": f"yak-{n}", "SYSLOG_IDENTIFIER": "kernel",
+            "MESSAGE": "mlx5_core 0000:9a:00.0 ibp154s0: Link down",
+        }) + "\n"
+        for n in range(1, 6)
+    )  # fmt: skip
+    found = told(tmp_path, {"export.json": rows})
+    assert (found.cause, found.subject) == ("ib.switch_down", {"device": "ibp154s0"})
+
+
+def test_what_grep_left_of_ibstat_is_read(tmp_path: Path) -> None:
+    rows = (
+        "CA 'mlx5_0'", "\tPort 1:", "\t\tState: {state}", "\t\tPhysical state: {phys}", "\t\tRate: 200",
+        "\t\tLink layer: InfiniBand",
+    )  # fmt: skip
+    text = "".join(
+        f"emu{n}: {row.format(state='Down' if n == 3 else 'Active', phys='Polling' if n == 3 else 'LinkUp')}\n"
+        for n in range(1, 6)
+        for row in rows
+    )
+    found = told(tmp_path, {"pdsh.txt": text})
+    assert (found.cause, found.subject.get("node")) == ("ib.link_down", "emu3")
+
+
+def test_a_member_of_a_bond_without_a_link_is_down(tmp_path: Path) -> None:
+    bond = (
+        "Ethernet Channel Bonding Driver: v5.15\n\nBonding Mode: IEEE 802.3ad Dynamic link aggregation\n"
+        "MII Status: up\n\nSlave Interface: ens1f0\nMII Status: {}\nSpeed: {}\n\n"
+        "Slave Interface: ens1f1\nMII Status: up\nSpeed: 100000 Mbps\n"
+    )
+    files = {
+        f"elk{n}/proc_net_bonding_bond0": bond.format(*(("down", "Unknown") if n == 2 else ("up", "100000 Mbps")))
+        for n in range(1, 5)
+    }
+    found = told(tmp_path, files)
+    assert (found.cause, found.subject) == ("ib.link_down", {"node": "elk2", "device": "ens1f0"})

@@ -86,3 +86,41 @@ def test_a_heading_with_a_time_tells_whose_counters_follow(tmp_path: Path) -> No
     text = look.format(at="elm-4 11:00:00", n=3) + look.format(at="elm-4 11:40:00", n=12)
     found = told(tmp_path, {"two_looks.txt": text, "elm-5/dmesg.txt": "[Mon Mar  2 03:00:01 2026] x: y\n"})
     assert (found.cause, found.subject.get("node")) == ("ib.link_flapping", "elm-4")
+
+
+def test_of_columns_that_commas_part_no_two_are_one_number(tmp_path: Path) -> None:
+    """Port 1 and 700 errors are not 1700."""
+    rows = "".join(
+        f"2026-04-02 10:{5 * m:02d}:00,yew-{n}:9100,mlx5_2,1,{700 * m if n == 3 else 4}\n"
+        for m in range(5)
+        for n in range(1, 6)
+    )
+    found = told(tmp_path, {"panel.csv": f"Time,instance,device,port,port_rcv_errors\n{rows}"})
+    assert (found.cause, found.subject.get("node")) == ("ib.link_degraded", "yew-3")
+
+
+def scrapes(part: float) -> dict[str, str]:
+    """A minute of two ports that wait for this part of 400 Gb/s, and two that do not wait."""
+    row = 'node_infiniband_port_transmit_wait_total{{device="mlx5_{m}",port="1"}} {v}\n'
+    return {
+        f"fir{n}_{1780000000 + s}.prom": "".join(
+            row.format(m=m, v=10**11 + int(s * part * 6.25e9) if m < 2 else 10) for m in range(4)
+        )
+        for n in range(1, 4)
+        for s in (0, 60)
+    }
+
+
+def test_ports_that_wait_little_are_no_congestion_beside_idle_ones(tmp_path: Path) -> None:
+    assert told(tmp_path, scrapes(0.01)).share("ib.congestion") == 0
+    assert told(tmp_path / "much", scrapes(0.6)).cause == "ib.congestion"
+
+
+def test_a_time_behind_a_heading_is_no_part_of_the_node_s_name(tmp_path: Path) -> None:
+    look = "NIC statistics:\n     rx_prio3_pause: {v}\n     rx_prio3_pause_duration: {v}\n     out_of_sequence: 0\n"
+    files = {
+        f"{name}.txt": "".join(f"### ash{n} 10:0{at}:00\n" + look.format(v=30_000_000 * at) for n in range(1, 5))
+        for name, at in (("before", 0), ("after", 1))
+    }
+    found = told(tmp_path, files)
+    assert (found.cause, len(found.diagnosis.verdict.hypothesis.nodes)) == ("ib.congestion", 4)

@@ -28,6 +28,7 @@ from probes.intake.commands import Asked, asked, looped
 from probes.intake.folded import folded
 from probes.intake.hosts import alike, may_be_lone
 from probes.intake.keyed import in_record, keyed
+from probes.intake.marks import frame, mark
 from probes.intake.names import is_host
 from probes.intake.prefixed import by_name, names_in, only_name
 from probes.intake.programs import is_command
@@ -41,11 +42,6 @@ from probes.intake.when import moment_in, seconds_in
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS = 20_000
 MOST_LABEL = 200  # characters: which process it is about may stand at its end
-_MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
-_OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word, or == n1 (srun -w n1 env)
-    r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1| \([^()\n][^\n]{1,400}\))?$))"
-    r"([^\n]{1,400}?)(?: \1\1)?$"
-)
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
 _ANSIBLE = re.compile(
     r"([A-Za-z][\w.-]{0,62}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)!? (?:\| rc=-?\d{1,3} )?(?:>>|=>)"
@@ -94,7 +90,7 @@ def parts_of(text: str) -> list[Part]:
         return [Part((node,) if node else (), f"rank{rank}", body) for rank, node, body in ranks]
     if rows := by_rows(text):
         return [Part((node,), label, told) for node, label, told in rows]
-    marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
+    marked = [found for line in head if (found := mark(line))]
     known = alike(found[2].strip() for found in marked)
     asks = [found[2].split()[0] for found in marked if is_command(found[2].partition(" ")[2].strip())]
     known |= alike(word.strip(":,") for word in asks)
@@ -102,7 +98,7 @@ def parts_of(text: str) -> list[Part]:
     known |= (plain := bare_heads.names_in(head))
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
         if _RULE.match(one) and _RULE.match(two) for name in folded(name, True) or (name.strip(),))  # fmt: skip
-    frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
+    frames = {frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
     parts = list(_by_headings(text, known, frames)) if plain or any(map(_may_head, head)) else []
     named = any(part.nodes or part.label for part in parts)
     return _timed(parts) if named and any(part.text.strip() for part in parts) else []
@@ -117,20 +113,13 @@ def _asked_many(head: list[str]) -> bool:
 def _asked_below(head: list[str]) -> set[str]:
     """Headings under which somebody typed."""
     above = (
-        (_MARKED.match(one) or _OPEN.match(one))
-        for one, below in zip(head, head[1:], strict=False)
-        if below.startswith(("$ ", "# ")) and typed(below)
+        mark(one) for one, below in zip(head, head[1:], strict=False) if below.startswith(("$ ", "# ")) and typed(below)
     )
     return bare_heads.places_in({found[2].strip() for found in above if found is not None})
 
 
 def _first_rank(head: list[str]) -> int:
     return next((at for at, line in enumerate(head) if by_rank.names_a_rank(line)), 0)
-
-
-def _frame(marked: re.Match[str]) -> str:
-    """How somebody marks headings: by the same characters each time."""
-    return marked[0][: len(marked[0]) - len(marked[0].lstrip(marked[1]))]
 
 
 def _timed(parts: list[Part]) -> list[Part]:
@@ -256,7 +245,7 @@ def _heading(
         return 1, (found[1],), ""
     if (place := bare_heads.placed(lines, at))[0]:
         return 1, (place[0],), f"{place[1]} "  # the blank: it is no command of one word
-    marked = _MARKED.match(line) or _OPEN.match(line)
+    marked = mark(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
     if (node := keyed(line)) and not in_record(lines, at):
@@ -276,7 +265,7 @@ def _heading(
     if first.strip(":,") in known and is_command(rest.strip()):
         return 1, (first.strip(":,"),), rest.strip()
     told = _told(marked[2].strip())
-    return told or ((1, None, marked[2].strip()) if _frame(marked) in frames else None)
+    return told or ((1, None, marked[2].strip()) if frame(marked) in frames else None)
 
 
 def _alone(word: str) -> tuple[str, ...]:

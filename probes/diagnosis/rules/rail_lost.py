@@ -42,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             CAUSE, {"switch": switch} if switch else {"device": name} if len(names) == 1 else {},
             f"{switch or f'The switch of {name}'} is lost: its links on {len(nodes)} nodes went down at once and "
             "stayed down",
-            tuple(Reason(f"{one.name} on {one.seen.node} went down, and not up again", one.seen.ref) for one in near[:6]),
+            tuple(Reason(f"{one.name} on {one.seen.node} went down and stayed so", one.seen.ref) for one in near[:6]),
             ("rail_lost_in_logs",),
             would_change=("that the cables lead into different switches", "the ports of these nodes ACTIVE now"),
             nodes=frozenset(nodes),

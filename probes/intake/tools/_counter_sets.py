@@ -45,6 +45,7 @@ _HOST = re.compile(
 _SWITCH = re.compile(r"(?:[a-z0-9]{1,12}-)?(?:leaf|spine|core|tor|switch|ibsw|agg|sw)[-_.]?[\w.-]{0,40}", re.I)
 _RATE = re.compile(r"(?<![\w.])(\d{2,4})(?:\.\d{1,3})? ?G(?:b(?:/s(?:ec)?|ps|it/s)|bit)", re.I)
 _SPEED = re.compile(r"(?:\b(\d{1,2})[xX] ?|\b)([FEHNX]DR)(\d{2,3})?\b")  # HDR 4X, 2xNDR, HDR100
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
 HOST_KEYS = ("host", "node", "hostname", "instance", "nodename", "server", "machine", "src", "exported_instance")
 DEVICE_KEYS = ("hca", "dev", "device", "iface", "interface", "ifname", "netdev", "nic", "link", "ibdev", "adapter",
     "name", "ca", "hca_id", "interface_name")  # fmt: skip
@@ -256,3 +257,14 @@ def candidates(words: Iterable[str]) -> set[str]:
 
 def _known(word: str) -> bool:
     return bool(_PART.fullmatch(word) or device(word) or short(word) or is_switch(word))
+
+
+def cells_of(line: str) -> list[str]:
+    line = line.strip()[:4000].lstrip("#").strip()
+    if line.count("|") > 1:
+        return [cell.strip() for cell in line.strip("|").split("|")][:200]
+    line = _THOUSANDS.sub("", line)
+    for mark in ("\t", ",", ";"):
+        if line.count(mark) > 1 or (mark == "\t" and mark in line):
+            return [cell.strip().strip('"') for cell in line.split(mark)][:200]
+    return line.split()[:200]

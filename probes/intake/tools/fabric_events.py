@@ -19,6 +19,7 @@ from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._counter_sets import is_switch
 from probes.intake.tools._text import mentions, refuse
+from probes.topology.expected import switch_name
 
 MOST = 20_000
 _STAMP = re.compile(
@@ -204,7 +205,7 @@ def _end(kind: str, name: str, port: str) -> End:
         base, _, rest = name.partition(":")  # T3-E21:1/17/1 names the port as well
         if re.fullmatch(r"[\d/]{1,12}", rest):
             name = base
-        return End(switch=name, port=number)
+        return End(switch=switch_name(name, ""), port=number)
     if port and not number:  # (Computer:n01 HCA-1)mlx5_0
         return End(node=name.split(" ")[0], hca=clean(port), port=1)
     if found := _ADAPTER.match(name):
