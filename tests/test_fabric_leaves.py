@@ -156,3 +156,11 @@ def test_a_node_of_another_rack_is_not_the_job_s(tmp_path: Path) -> None:
     assert found.share("ib.link_flapping") == 0
     mine = told(tmp_path / "mine", {"scontrol.txt": shown, "syslog.txt": flaps.format(node="ka03")})
     assert (mine.cause, mine.subject.get("node")) == ("ib.link_flapping", "ka03")
+
+
+def test_ports_without_a_cable_that_nodes_tell_of_as_they_boot_are_no_lost_rail(tmp_path: Path) -> None:
+    boot = "2026-03-04T05:05:{s}+01:00 mn-{n} kernel: Linux version 5.15.0-101-generic (x@y) #111\n"
+    started = "".join(boot.format(s=50 + n, n=n) for n in range(1, 6))
+    assert told(tmp_path, {"central.log": started + central(5)}).share("ib.switch_down") == 0
+    before = started.replace("T05:05", "T01:05")
+    assert told(tmp_path / "before", {"central.log": before + central(5)}).cause == "ib.switch_down"

@@ -65,7 +65,11 @@ def _of_one_switch(rails: dict[str, list[_Lost]]) -> list[list[_Lost]]:
 
 
 def _boots(seen: Seen, link: Link) -> bool:
-    booted = seen.facts.booted_at
+    """While it booted, by its uptime or by its kernel's first line."""
+    at, booted = local(link.last), seen.facts.booted_at
+    begins = [local(stamp) for one in seen.facts.notices if one.what == "boot" for stamp in (one.first, one.last)]
+    if at is not None and any(begin is not None and 0 <= at - begin < BOOT_S for begin in begins):
+        return True
     return booted is not None and link.last_at is not None and link.last_at - booted < BOOT_S
 
 
