@@ -16,7 +16,7 @@ LOAD = "[ml@n7 ~]$ uptime\n 14:02:11 up 41 days,  3:11,  2 users,  load average:
 
 def test_a_loop_over_files_names_no_nodes(tmp_path: Path) -> None:
     loop = 'for f in cpu.max cpu.stat; do echo "-- $f"; cat /sys/fs/cgroup/job_8/$f; done'
-    assert looped(loop) == frozenset()
+    assert looped(loop) == {}
     body = "-- cpu.max\n200000 100000\n-- cpu.stat\nnr_periods 41233\nnr_throttled 40990\nthrottled_usec 3123\n"
     found = told(tmp_path, {"p.txt": f"[root@hgx3 ~]# {loop}\n{body}"})
     assert (found.cause, found.subject["node"]) == ("cpu.quota_throttled", "hgx3")

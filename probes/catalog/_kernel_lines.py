@@ -9,6 +9,7 @@ Errors   none: a line in no known form is a Line without a stamp
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,16 +45,32 @@ class Clock:
         return None if self.now is None or self.uptime is None else self.now - self.uptime + mono
 
 
+JITTER_S = 60.0  # dmesg -T reckons with the time since boot, which runs apart from the clock: dmesg(1)
+
+
 def log_lines(text: str, clock: Clock) -> Iterator[Line]:
     """Every line. Indented lines without a stamp continue the message before and share its time."""
     before = Line(None, None, "", "")
-    for raw in lines_of(text):
+    for raw in _unsorted(text, clock):
         line = _line(raw, clock)
         if not line.stamp and raw[:1] in (" ", "\t"):
             line = Line(before.at, before.order, "", line.text)
         else:
             before = line
         yield line
+
+
+def _unsorted(text: str, clock: Clock) -> Iterator[str]:
+    """Lines of dmesg -T in the order of their times: sort(1), as after pdsh, puts all Mondays before all Sundays, and
+    who pastes puts the newest first."""
+    if not (text[:1] == "[" and text[1:2].isalpha()):
+        return lines_of(text)
+    rows = [raw for raw in lines_of(text) if raw.strip()]
+    times = [_line(raw, clock).order for raw in rows]
+    known = [at for at in times if at is not None]
+    if len(known) < len(rows) or all(b > a - JITTER_S for a, b in itertools.pairwise(known)):
+        return iter(rows)
+    return (rows[place] for place in sorted(range(len(rows)), key=known.__getitem__))
 
 
 def _line(raw: str, clock: Clock) -> Line:

@@ -263,7 +263,8 @@ class NodeLines:
         was_up = known is not None and known.fields["up"] is True
         record = self.tally.count(Link, (device, name), line, device=device, name=name, drops=0, up=None)
         record.fields["drops"] += was_up and not up
-        record.fields["up"] = up
+        earlier = known if up and known is not None else record  # hours later, it came back all the same
+        earlier.fields["up"] = record.fields["up"] = up
         return True
 
     # The first row with one of its words in the line reads it.

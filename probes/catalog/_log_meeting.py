@@ -18,6 +18,8 @@ SHAPES = (
     ),
     shape("bootstrap", "onnect timeout [", r"(?P<name>[Cc]onnect timeout) (?P<peer>\[[^\]]{1,60}\]:\d{1,5})"),
     shape("bootstrap", "nable to find address", r"(?P<name>Unable to find address for): ?(?P<where>[\w.@-]{1,60})"),
+    # Of gloo's group, where its node's own name leads to no address of the node: peers are given 127.0.0.1.
+    shape("bootstrap", "oopback address as fallback", r"Using the (?P<name>loopback address as fallback)"),
     shape(  # of gloo, pair.cc
         "bootstrap",
         "] connect [",

@@ -187,10 +187,18 @@ def _of_the_job(evidence: Evidence, found: list[Hypothesis]) -> list[Hypothesis]
     mine |= {view.node.partition(".")[0] for view in evidence.job.ranks.values()}  # as it ran before
     kept = []
     for one in found:
-        node = str(one.subject.get("node", "")).partition(".")[0]
-        if not node or node in mine or one.ranks or re.sub(r"\d+", "#", node) not in forms:
+        blamed = {str(one.subject.get("node", "")).partition(".")[0]} - {""}
+        blamed = blamed or {node.partition(".")[0] for node in one.nodes if node}  # a switch is blamed by its ports
+        shapes = {re.sub(r"\d+", "#", node) for node in blamed}
+        if not blamed or blamed & mine or one.ranks or not all(_alike(shape, forms) for shape in shapes):
             kept.append(one)
     return kept
+
+
+def _alike(shape: str, forms: set[str]) -> bool:
+    """Whether it is a name of the job's own form, but for one letter, as of another rack: ra#, rb#."""
+    same = (form for form in forms if len(form) == len(shape))
+    return any(sum(a != b for a, b in zip(form, shape, strict=True)) <= 1 for form in same)
 
 
 def _nodes(evidence: Evidence, seen: Seen) -> tuple[str, ...]:

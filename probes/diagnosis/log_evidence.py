@@ -25,6 +25,9 @@ _PEER = re.compile(r"[(\[]?([A-Za-z0-9][\w.:-]{0,120}?)(?:[\])]|<\d{1,5}>|,|$)")
 OWN_FAULTS = ("cuda_error", "loader_killed", "shm_full", "disk_full", "hook_order", "ddp_unused", "collective_mismatch")
 
 
+_COUNTED = re.compile(r"node[-_]?[01]")
+
+
 def node_of(evidence: Evidence, one: Said) -> str:
     """The node on which a line was written: by the name in front of it, by its rank, or by its file, or as that of all
     ranks. In a container the name in front may be one that only the container knows."""
@@ -35,7 +38,7 @@ def node_of(evidence: Evidence, one: Said) -> str:
     if event.rank is not None and (node := evidence.job.view(event.rank).node):
         # A node that such names told is no other name of one that wrote beside it.
         return host if host and node in evidence.places.writers else str(node)
-    return host or seen.node or str(evidence.places.lone)
+    return host or str(evidence.places.counted.get(seen.node, seen.node)) or str(evidence.places.lone)
 
 
 def node_called(evidence: Evidence, host: str) -> str:
@@ -102,6 +105,25 @@ class Places:
         nodes = {view.node for view in job.ranks.values()}
         whole = job.world_size is not None and job.ranks.keys() >= set(range(job.world_size))
         return str(nodes.pop()) if whole and len(nodes) == 1 else ""
+
+    @functools.cached_property
+    def counted(self) -> dict[str, str]:
+        """node0, node1 as who saved logs numbers them -> the node: the first of a job runs where the ranks are told to
+        meet (MASTER_ADDR), and of two nodes the second is the other."""
+        logs = {log.node for log in self._evidence.of("rank.log") if _COUNTED.fullmatch(log.node)}
+        homes = {
+            at: seen.node
+            for seen in self._evidence.of("net.links")
+            for link in seen.facts.links
+            for at in link.addresses
+        }
+        told = {seen.facts.env.get("MASTER_ADDR", "") for seen in self._evidence.of("host.settings")}
+        first = {homes[at] for at in told if at in homes} - {""}
+        others = set(homes.values()) - first - {""}
+        if len(first) != 1 or _COUNTED.fullmatch(min(first)) or logs & others:
+            return {}
+        second = min(others) if len(others) == 1 else ""
+        return {name: node for name in logs if (node := {"0": min(first), "1": second}.get(name[-1]))}
 
     @functools.cached_property
     def timed(self) -> bool:

@@ -79,5 +79,6 @@ def order_of(ref: str, inside: int = 0) -> tuple[Any, ...]:
     """Files before and after something, t0 and t1, t1 and t2, a and b, or with times in their names: in their order."""
     name = ref.rpartition("/")[2] if not re.search(r"(?:before|after|t\d|pre|post)/", ref, re.I) else ref
     stage = 0 if _FIRST.search(name) else 2 if _LAST.search(name) else 1
+    ref = re.sub(r"\.(?:txt|log|out|csv|json|dat)(?=$|:)", "\0", ref)  # t0.txt is before t0+10s.txt
     parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d{1,18})", ref) if part]
     return stage, tuple(parts), inside

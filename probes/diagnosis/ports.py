@@ -128,6 +128,15 @@ class Ports:
                 return one
         return None
 
+    def switch_of(self, devices: Iterable[tuple[str, str]]) -> str:
+        """The switch into which the cables of all these (node, device) lead; "" where it is not known, or not one."""
+        switches = set()
+        for node, device in devices:
+            view = self.of_device(node, device)
+            end = view.peer if view is not None else self.ends.get((f"{node} {device}", 1))
+            switches |= {end[0]} if end else set()
+        return switches.pop() if len(switches) == 1 else ""
+
     def adapter_of(self, view: PortView) -> PortView:
         """The adapter's end of a cable between a switch and an adapter; the port itself where there is none."""
         found = _HCA.match(view.peer[0]) if view.switch and view.peer else None

@@ -39,9 +39,12 @@ _FORMS = (
 )  # last and who leave seconds out, and the year
 
 
+_ZONE = re.compile(r"(?<=:\d\d)(?:Z|[+-]\d\d:?\d\d)$")  # of RFC 3339, and of journalctl -o short-iso
+
+
 def local(stamp: str) -> float | None:
     """A time as printed, as if it were UTC; one without a year gets the year 2000. None where it is no date."""
-    return _parsed(" ".join(stamp.replace(",", ".").split(".")[0].split())[:40])
+    return _parsed(" ".join(_ZONE.sub("", stamp).replace(",", ".").split(".")[0].split())[:40])
 
 
 @functools.lru_cache(4096)  # logs of many ranks tell the same seconds, and each try costs

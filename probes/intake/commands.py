@@ -84,23 +84,35 @@ _LOOP = re.compile(r"(?:^|[;&|\s])for (\w{1,40}) in ([^;\n]{1,2000}?) ?; ?do\b")
 _BRACES = re.compile(r"([\w.-]{0,60})\{(?:(\d{1,5})\.\.(\d{1,5})|([\w.,-]{1,400}))\}([\w.-]{0,60})")
 
 
-def looped(text: str) -> frozenset[str]:
-    """The nodes that a loop of the shell goes through: for h in n1 n2, n{1..4}, n{1,3}, 10.0.0.{5,6}; also where it
-    goes through numbers and prints the name of each: for i in 0 1; do echo "## worker-$i"."""
+def looped(text: str) -> dict[str, str]:
+    """{what stands for a node: the node} of those that a loop of the shell goes through: for h in n1 n2, n{1..4},
+    n{1,3}, 10.0.0.{5,6}; also where it goes through numbers and prints the name of each: for i in 0 1; do echo
+    "## worker-$i", and where it asks one of a longer name: for p in worker-0 worker-1; do ... kubectl exec job-$p."""
     found = _LOOP.search(text[:MOST])
     if found is None:
-        return frozenset()
+        return {}
     words = [name for word in _numbers(found[2]).split()[:1024] for name in _braced(word.strip("'\""))][:1024]
     body = text[found.end() : MOST]
     if re.search(rf"/\$\{{?{found[1]}\b", body):  # cat /sys/fs/cgroup/$f: the words are files
-        return frozenset()
+        return {}
+    whole = {word: node for word in words if (node := _asked_of(found[1], word, body)) and not word.isdecimal()}
     words += _printed(found[1], words, body)
-    return frozenset(word for word in words if is_address(word) or (is_host(word) and len(word) > 1))
+    return {word: whole.get(word, word) for word in words if is_address(word) or (is_host(word) and len(word) > 1)}
 
 
 def _numbers(words: str) -> str:
     """`$(seq 0 3)` as bash writes it: {0..3}."""
     return re.sub(r"(?:\$\(|`)seq(?: -w)? (\d{1,5}) (\d{1,5})(?:\)|`)", r"{\1..\2}", words)
+
+
+def _asked_of(name: str, word: str, body: str) -> str:
+    """The host that the loop's body asks in the turn of this word, "" where that is the word itself."""
+    found = re.search(
+        rf"\b(?:ssh|rsh|exec|logs|-w)\s(?:-\S{{1,40}}\s(?:[\w./=-]{{1,60}}\s)?){{0,6}}(?:\S{{1,40}}[@/])?([\w.-]{{0,60}})\$\{{?{name}\b\}}?([\w.-]{{0,60}})",
+        body,
+    )
+    node = f"{found[1]}{word}{found[2]}" if found else ""
+    return node if node.partition(".")[0] != word and is_host(node) else ""
 
 
 def _printed(name: str, words: list[str], body: str) -> list[str]:

@@ -19,15 +19,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from probes.core import lines_of
-from probes.intake import bare_heads, bug_report, by_rank
+from probes.intake import bare_heads, bug_report, by_rank, central_syslog
 from probes.intake.commands import Asked, asked, looped
 from probes.intake.folded import folded
 from probes.intake.hosts import alike, may_be_lone
 from probes.intake.keyed import in_record, keyed
+from probes.intake.marks import frame, mark
 from probes.intake.names import is_host
 from probes.intake.prefixed import by_name, names_in, only_name
 from probes.intake.programs import asks_there, is_command
@@ -36,17 +37,11 @@ from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
 from probes.intake.tools import launch
 from probes.intake.watching import watched
-from probes.intake.when import moment_in
+from probes.intake.when import moment_in, seconds_in
 
 LOOKED_AT = 65_536  # characters by which it is known
 MOST_PARTS = 20_000
 MOST_LABEL = 200  # characters: which process it is about may stand at its end
-_MARKED = re.compile(r"([=#*~<>+_-])\1{2,100} {0,4}([^\n]{1,160}?) {0,4}\1{2,100}$")
-_OPEN = re.compile(  # ### gpu-017, without an end; of two marks one word, or == n1 (srun -w n1 env)
-    r"([=#*+])\1(?:\1{1,100} {1,4}| {1,2}(?=[\w.-]{2,63}(?: \1\1| \([^()\n][^\n]{1,400}\))?$"
-    r"|[A-Za-z][a-z-]{0,40}\d[\w.-]{0,40}:? {1,4}\S))"  # ## n1  what was asked
-    r"([^\n]{1,400}?)(?: \1\1)?$"
-)
 _RULE = re.compile(r"-{4,200}$|={4,200}$")
 _ANSIBLE = re.compile(
     r"([A-Za-z][\w.-]{0,62}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)!? (?:\| rc=-?\d{1,3} )?(?:>>|=>)"
@@ -89,18 +84,20 @@ def parts_of(text: str) -> list[Part]:
         head.pop()
     if (names := names_in(head)) and not _asked_many(head):
         return [Part((name,), "", mine) for name, mine in by_name(text, names).items()]
+    if hosts := central_syslog.sections(text):
+        return [Part((node,) if node else (), "", body) for node, body in hosts]
     if (ranks := by_rank.sections(text)) and not any(map(typed, head[: _first_rank(head)])):
         return [Part((node,) if node else (), f"rank{rank}", body) for rank, node, body in ranks]
     if rows := by_rows(text):
         return [Part((node,), label, told) for node, label, told in rows]
-    marked = [found for line in head if (found := _MARKED.match(line) or _OPEN.match(line))]
+    marked = [found for line in head if (found := mark(line))]
     known = alike(found[2].strip() for found in marked)
     known |= alike(found[2].split()[0].strip(":,") for found in marked if asks_there(found[2]))
     known |= _asked_below(head)
     known |= (plain := bare_heads.names_in(head))
     known |= alike(name for one, name, two in zip(head, head[1:], head[2:], strict=False)
         if _RULE.match(one) and _RULE.match(two) for name in folded(name, True) or (name.strip(),))  # fmt: skip
-    frames = {_frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
+    frames = {frame(found) for found in marked if found[2].strip() in known or _told(found[2].strip())}
     parts = list(_by_headings(text, known, frames)) if plain or any(map(_may_head, head)) else []
     named = any(part.nodes or part.label for part in parts)
     return _timed(parts) if named and any(part.text.strip() for part in parts) else []
@@ -115,9 +112,7 @@ def _asked_many(head: list[str]) -> bool:
 def _asked_below(head: list[str]) -> set[str]:
     """Headings under which somebody typed."""
     above = (
-        (_MARKED.match(one) or _OPEN.match(one))
-        for one, below in zip(head, head[1:], strict=False)
-        if below.startswith(("$ ", "# ")) and typed(below)
+        mark(one) for one, below in zip(head, head[1:], strict=False) if below.startswith(("$ ", "# ")) and typed(below)
     )
     return bare_heads.places_in({found[2].strip() for found in above if found is not None})
 
@@ -126,14 +121,9 @@ def _first_rank(head: list[str]) -> int:
     return next((at for at, line in enumerate(head) if by_rank.names_a_rank(line)), 0)
 
 
-def _frame(marked: re.Match[str]) -> str:
-    """How somebody marks headings: by the same characters each time."""
-    return marked[0][: len(marked[0]) - len(marked[0].lstrip(marked[1]))]
-
-
 def _timed(parts: list[Part]) -> list[Part]:
-    """Outputs of counters with the time that `date`, a heading or a remark told before them: between two looks the
-    time matters."""
+    """Outputs of counters with the time that `date`, a heading or a remark told before them, and what their heading
+    says lies between two looks, `# perfquery twice, dt = 10 s`: there the time matters."""
     found, when = [], None
     for part in parts:
         told = part.text.strip()
@@ -143,7 +133,9 @@ def _timed(parts: list[Part]) -> list[Part]:
             when = moment
         elif at is not None and told[:1] not in "[{" and (_COUNTS.search(part.label) or _TELLS.search(told[:4096])):
             stamp = datetime.fromtimestamp(at, UTC).isoformat()
-            part = Part(part.nodes, part.label, f"{stamp}\n{part.text}", at)
+            part = replace(part, text=f"{stamp}\n{part.text}", at=at)
+        if seconds_in(says := part.label.replace("_", " ")) and _TELLS.search(told[:4096]):
+            part = replace(part, text=f"# {says}\n{part.text}")
         found.append(part)
     return found
 
@@ -167,7 +159,7 @@ def _may_head(line: str) -> bool:
 def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]:
     """Parts between headings. A command below a node's heading is that node's, and asks on until the next command."""
     home = typed_at = nodes = ()  # type: tuple[str, ...]
-    label, body, now, loop, when = "", list[str](), Asked(), frozenset[str](), None
+    label, body, now, loop, when = "", list[str](), Asked(), dict[str, str](), None
     lines = text.split("\n")
     at = count = 0
     while at < len(lines):
@@ -208,10 +200,10 @@ def _by_headings(text: str, known: set[str], frames: set[str]) -> Iterator[Part]
         yield from _cut(nodes, label, body, now, when)
 
 
-def _turn(line: str, loop: frozenset[str]) -> str:
-    """The node of a line that names it and nothing else: `# n1`, `== n1 ==`, `n1:`."""
+def _turn(line: str, loop: dict[str, str]) -> str:
+    """The node of a line that names what stands for it and nothing else: `# n1`, `== n1 ==`, `n1:`."""
     name = line.strip(" \t#=*+-<>[]:|~_") if len(line) < 200 else ""
-    return name if name in loop else ""
+    return loop.get(name, "")
 
 
 def _cut(nodes: tuple[str, ...], label: str, body: list[str], now: Asked, when: float | None = None) -> Iterator[Part]:
@@ -252,7 +244,7 @@ def _heading(
         return 1, (found[1],), ""
     if (place := bare_heads.placed(lines, at))[0]:
         return 1, (place[0],), f"{place[1]} "  # the blank: it is no command of one word
-    marked = _MARKED.match(line) or _OPEN.match(line)
+    marked = mark(line)
     if marked and marked[2].strip() in known:  # before prompts: a root's is # too
         return 1, (marked[2].strip(),), ""
     if (node := keyed(line)) and not in_record(lines, at):
@@ -267,6 +259,8 @@ def _heading(
             return told
     if prompt := PROMPT.match(line):
         host = prompt[1] or prompt[2] or ""
+        if prompt[3].startswith("# ") and line[:1] != "#":  # a remark typed at it: what was printed above has ended
+            return 1, (), prompt[3]
         if is_command(prompt[3]) or (host and not prompt[2]) or (prompt[2] and ":" in line[: len(prompt[2]) + 1]):
             return 1, (host,) if typed_on(host, at_home(line, prompt[3])) else (), prompt[3]
         return None
@@ -275,7 +269,7 @@ def _heading(
     if first.strip(":,") in known and asks_there(marked[2].strip()):
         return 1, (first.strip(":,"),), rest.strip()
     told = _told(marked[2].strip())
-    return told or ((1, None, marked[2].strip()) if _frame(marked) in frames else None)
+    return told or ((1, None, marked[2].strip()) if frame(marked) in frames else None)
 
 
 def _alone(word: str) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from probes.diagnosis.log_evidence import (
     whom,
 )
 
+LOOPBACK = "loopback address as fallback"  # what gloo tells of itself
 LEAST = 3  # steps; judgement: one that an earlier run wrote may be flushed late
 INTERFACE, BLOCKED = "net.wrong_interface", "net.bootstrap_blocked"
 # Interfaces that lead to no other node: made by container engines, virtual machines, Kubernetes networks, VPNs.
@@ -44,10 +45,12 @@ NO_INTERFACE = re.compile(r"(?i)no (?:usable )?(?:socket |listening |ip )?interf
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     failed = [one for one in evidence.job.said("bootstrap") if not one[0].secondary and not _tried_again(evidence, one)]
+    loops = [one for one in failed if one[0].name == LOOPBACK]  # a remark, of no matter within one node
+    failed = [one for one in failed if one[0].name != LOOPBACK]
     failed += _tries(evidence)
     # A connection that is reset was there: its address led to the peer.
     failed += [one for one in evidence.job.said("gloo_timeout") if address_kind(address(one[0].peer))]
-    wrong = list(_interface(evidence, failed))
+    wrong = list(_interface(evidence, failed, loops if failed else []))
     yield from wrong
     yield from _blocked(evidence, failed, bool(wrong))
 
@@ -69,7 +72,7 @@ def _tries(evidence: Evidence) -> list[Said]:
     return [] if done & {None} else tries
 
 
-def _interface(evidence: Evidence, failed: list[Said]) -> Iterator[Hypothesis]:
+def _interface(evidence: Evidence, failed: list[Said], loops: list[Said]) -> Iterator[Hypothesis]:
     several = several_nodes(evidence)
     none = [one for one in failed if NO_INTERFACE.search(one[0].name)]
     bridged = [one for one in failed if address(one[0].peer).startswith(BRIDGES)]
@@ -77,12 +80,14 @@ def _interface(evidence: Evidence, failed: list[Said]) -> Iterator[Hypothesis]:
         return  # within one node every interface will do
     taken = interfaces(evidence)
     lines = {node_of(evidence, one): one for one in evidence.job.said("nccl_net") if one[0].name != "NET/IB"}
+    lines |= {node_of(evidence, one): one for one in loops}
     done = {node_of(evidence, one) for one in evidence.job.said("nccl_init_done")}
     bad: dict[str, str] = {}
     for node, mine in taken.items():
         inside = [f"{name} ({at})" for at, name in mine.items() if INSIDE.match(name) or address_kind(at)]
         if inside and len(inside) == len(mine) and (node not in done or failed):
             bad[node] = inside[0]
+    bad |= {node_of(evidence, one): "the loopback address" for one in loops}
     names = {node: sorted(mine.values())[0] for node, mine in taken.items() if mine}
     nets = {node: ".".join(next(iter(mine)).split(".")[:2]) for node, mine in taken.items() if mine}
     apart = (set(odd_ones(dict(names))) & set(odd_ones(dict(nets)))) - (set() if failed else done)
@@ -106,7 +111,7 @@ def _interface(evidence: Evidence, failed: list[Said]) -> Iterator[Hypothesis]:
     yield Hypothesis(
         INTERFACE,
         whom(nodes),
-        f"NCCL on {listed(nodes)} {what}, an interface by which other nodes are not reached",
+        f"{'Gloo' if loops else 'NCCL'} on {listed(nodes)} {what}, an interface by which other nodes are not reached",
         tuple(quoted(*one) for one in (*shown, *none[:1], *lost[:2], *failed[:1])),
         tuple(signals),
         would_change=("NCCL_SOCKET_IFNAME naming the interface of the job's network, on every node",),

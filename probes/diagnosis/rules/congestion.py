@@ -44,11 +44,13 @@ def share(view: PortView, like: float | None = None) -> float | None:
     return part if part <= 1.2 else None  # its tick is another
 
 
-def busy_share(view: PortView) -> float | None:
-    """Part of the time in which it had something to send that it waited, 0 to 1, of two looks whose time is not known;
-    None where it waited too little to tell."""
+def busy_share(view: PortView, like: float | None = None) -> float | None:
+    """Part of the time in which it had something to send that it waited, 0 to 1, of two looks whose time, or of a port
+    whose rate nobody told; None where both are known, or it waited too little to tell."""
     wait, sent = view.changes.get(WAIT), view.changes.get("port_xmit_data")
-    if wait is None or sent is None or wait.seconds or not wait.delta or sent.delta is None or wait.delta < LONG_WAIT:
+    if wait is not None and wait.seconds and (view.rate_gbps or like or (share(view) or 0.0) <= SOME):
+        return None
+    if wait is None or sent is None or not wait.delta or sent.delta is None or wait.delta < LONG_WAIT:
         return None
     return wait.delta * BYTES / (wait.delta * BYTES + sent.delta * WORD)
 
@@ -73,7 +75,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     bad = [view for view in high if waits[id(view)] > BAD]
     if bad:
         yield from _waiting(ports, bad, waits)
-    elif stuck := {id(view): part for view in ports.views.values() if (part := busy_share(view)) is not None}:
+    elif stuck := {id(view): part for view in ports.views.values() if (part := busy_share(view, like)) is not None}:
         yield from _stuck(ports, stuck)
     else:
         yield from _compared(ports)
@@ -147,10 +149,13 @@ def _compared(ports: Ports) -> Iterator[Hypothesis]:
     views = [view for view in ports.views.values() if id(view) in rises]
     top = max(views, key=lambda view: rises[id(view)])
     others = [rises[id(view)] for view in views if view is not top]
+    if (part := share(top)) is not None and part < SOME:
+        return  # little, even of what the fastest port does in that time
     if rises[id(top)] > 1_000_000_000 and rises[id(top)] > ODD * 10 * max(1.0, median(others)):
         says = f"{top.called} waited to send {rises[id(top)]:,} ticks, half of the others {median(others):,.0f} or less"
+        many = sum(ODD * rises[id(view)] > rises[id(top)] for view in views) > 1
         yield _said(
-            top.subject,
+            {} if many else top.subject,
             says[:1].upper() + says[1:],
             [Reason(says, top.ref_of(WAIT))],
             "waits_more_than_others",

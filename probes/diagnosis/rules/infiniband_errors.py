@@ -95,14 +95,16 @@ def _by_event(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Sai
 def _switch(evidence: Evidence, down: dict[Port, list[Said]], errors: list[Said]) -> Hypothesis:
     nodes = {node for node, _ in down}
     lost = lost_switches(evidence)
+    shared = evidence.ports.switch_of((node, where.partition(":")[0]) for node, where in down)
+    switch = lost[0] if len(lost) == 1 else shared
     unknown = Reason("which switch they share is not known here", down[min(down)][0][2].ref)
     return Hypothesis(
         SWITCH,
-        {"switch": lost[0]} if len(lost) == 1 else {},
+        {"switch": switch} if switch else {},
         f"Ports of {len(nodes)} nodes went down together, as when a switch is lost",
         tuple(quoted(*said[0]) for said in list(down.values())[:4]),
         ("ports_lost_together",),
-        against=() if len(lost) == 1 else (unknown,),
+        against=() if switch else (unknown,),
         would_change=("ports of one switch that stayed up",),
         ranks=everyone(evidence),
         nodes=frozenset(nodes),

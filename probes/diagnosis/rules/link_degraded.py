@@ -13,13 +13,14 @@ CAUSE = "ib.link_degraded"
 # Rise on the side that receives over a bad cable: InfiniBand Architecture Specification vol. 1, 16.1.3.5; mlx5.
 ERRORS = ("link_error_recovery", "port_rcv_errors", "local_link_integrity_errors", "port_local_physical_errors",
     "rx_symbol_err_phy", "rx_pcs_symbol_err_phy", "rx_crc_errors_phy", "symbol_errors", "effective_errors",
-    "rx_icrc_encapsulated")  # fmt: skip
+    "rx_icrc_encapsulated", "link_error_recovery_phy")  # fmt: skip
 REMOTE = "port_rcv_remote_physical_errors"  # packets that a switch upstream had marked bad: not this cable
 NOISY = ("HDR", "NDR", "XDR", "GDR")  # PAM4: symbol errors before correction are normal
 SOFTWARE = ("rxe", "siw")  # RDMA in software: it tells a rate that means nothing
 MANY, TIMES, FEWEST = 10, 10, 3  # judgement: errors, times those of other ports, ports that a usual rate needs
 # Which receivers count even with correction, and how many; judgement: burn-in and reboots leave tens.
-HARD, THOUSANDS = ("port_rcv_errors", "link_error_recovery", "local_link_integrity_errors"), 1000
+RECOVERIES = ("link_error_recovery", "link_error_recovery_phy")
+HARD, THOUSANDS = ("port_rcv_errors", *RECOVERIES, "local_link_integrity_errors"), 1000
 UNSET = 10.0  # Gb/s: what mlx5 tells of a port without a link
 BER = 1000  # bit error rate after correction of 1e-15, in parts of 1e-18; judgement (field: 1e-12 warns)
 
@@ -201,7 +202,7 @@ def _rising(evidence: Evidence, ports: Ports, view: PortView, own: dict[int, int
         over = f" in {seconds:.0f} s" if seconds else " between two looks"
         rose = ", ".join(f"{name} by {view.rise(name)}" for name in names)
         beside = f"; on {len(others)} other ports at most by {max(others)}" if others else ""
-        strong = count >= MANY or view.rise("link_error_recovery") > 0
+        strong = count >= MANY or view.rise(*RECOVERIES) > 0
         because = [Reason(f"{view.called}: {rose}{over}{beside}", view.ref_of(*names))]
         says = f"Bit errors rise on {view.called}: {rose}{over}"
         yield _hypothesis(evidence, view, says, because, ["errors_rise" if strong else "errors_rise_few"])

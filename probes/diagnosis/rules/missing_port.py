@@ -211,7 +211,7 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
     for view in down:
         key = ("switch", view.peer[0]) if view.peer else ("hca", f"{view.hca}/{view.port}")
         groups.setdefault(key, []).append(view)
-    for (kind, name), views in groups.items():
+    for (kind, name), views in _of_one_switch(groups, up).items():
         nodes = frozenset(view.node for view in views)
         same = [
             view
@@ -238,7 +238,11 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
         used = used or bool(lost) or any(_configured(view) for view in views)
         what = f"{name} is down or lost" if kind == "switch" else f"The switch of {name} is down or lost"
         subject: dict[str, str | int] = (
-            {"switch": name} if kind == "switch" else {"hca": views[0].hca, "port": views[0].port}
+            {"switch": name}
+            if kind == "switch"
+            else {"hca": views[0].hca, "port": views[0].port}
+            if len({(view.hca, view.port) for view in views}) == 1
+            else {}
         )
         if len(lost) == 1:
             subject, what = {"switch": lost[0]}, f"{lost[0]} is down or lost"
@@ -251,6 +255,23 @@ def _rail(evidence: Evidence) -> Iterator[Hypothesis]:
             would_change=("one of these ports ACTIVE at a second look",),
             nodes=nodes,
         )
+
+
+def _of_one_switch(
+    groups: dict[tuple[str, str], list[PortView]], up: list[PortView]
+) -> dict[tuple[str, str], list[PortView]]:
+    """Adapters that are down on the very same nodes, each on no other, are one group: two rails may share a leaf, and
+    two leaves do not fail at once."""
+    works = {f"{view.hca}/{view.port}" for view in up}
+    by_nodes: dict[frozenset[str], list[tuple[str, str]]] = {}
+    for key, views in groups.items():
+        if key[0] == "hca" and key[1] not in works:
+            by_nodes.setdefault(frozenset(view.node for view in views), []).append(key)
+    for keys in by_nodes.values():
+        if len(keys) > 1:
+            some = [view for key in keys for view in groups.pop(key)]
+            groups["hca", " and ".join(name for _, name in sorted(keys))] = some
+    return groups
 
 
 def _configured(view: PortView) -> bool:

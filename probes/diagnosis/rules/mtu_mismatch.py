@@ -42,6 +42,8 @@ def _by_interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
         most, count = counts.most_common(1)[0]
         used = name in training or any(name == view.hca for view in ports.of_nodes)
         jumbo = most > JUMBO and count >= FEWEST
+        if not used and not jumbo and _large_beside(by_name, name):
+            continue
         signal = "mtu_differs" if used else "mtu_differs_jumbo" if jumbo else "mtu_differs_elsewhere"
         odd = [(node, mtu, ref) for node, mtu, ref in found if mtu != most]
         like = next(ref for _, mtu, ref in found if mtu == most)
@@ -49,6 +51,15 @@ def _by_interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
         told.setdefault((frozenset(node for node, _, _ in odd), signal), []).append(one)
     for (nodes, signal), some in told.items():
         yield _said(nodes, signal, some)
+
+
+def _large_beside(by_name: dict[str, list[tuple[str, int, str]]], name: str) -> bool:
+    """Whether the same nodes all send large frames by another interface: that is the job's, this one is for logins."""
+    nodes = {node for node, _, _ in by_name[name]}
+    return any(
+        other != name and nodes <= {node for node, _, _ in found} and all(mtu > JUMBO for _, mtu, _ in found)
+        for other, found in by_name.items()
+    )
 
 
 class _Odd(NamedTuple):

@@ -20,6 +20,10 @@ class _Lost(NamedTuple):
     link: Link
     at: float
 
+    @property
+    def name(self) -> str:
+        return self.link.name or self.link.device
+
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     rails: dict[str, list[_Lost]] = {}
@@ -30,23 +34,42 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 continue
             if not times_of(evidence).over(seen.node, link.last_at, link.last) and not _up_now(evidence, seen, link):
                 rails.setdefault(link.name or link.device, []).append(_Lost(seen, link, at))
-    for name, lost in rails.items():
-        near = [one for one in lost if apart(one.at, lost[-1].at) <= TOGETHER_S]
-        nodes = {one.seen.node for one in near}
-        if len(nodes) < TOGETHER:
-            continue
+    for near in _of_one_switch(rails):
+        names = sorted({one.name for one in near})
+        name, nodes = " and ".join(names[:4]), {one.seen.node for one in near}
+        switch = evidence.ports.switch_of((one.seen.node, one.name) for one in near)
         yield Hypothesis(
-            CAUSE, {"device": name},
-            f"The switch of {name} is lost: its links on {len(nodes)} nodes went down at once and stayed down",
-            tuple(Reason(f"{name} on {one.seen.node} went down, and not up again", one.seen.ref) for one in near[:6]),
+            CAUSE, {"switch": switch} if switch else {"device": name} if len(names) == 1 else {},
+            f"{switch or f'The switch of {name}'} is lost: its links on {len(nodes)} nodes went down at once and "
+            "stayed down",
+            tuple(Reason(f"{one.name} on {one.seen.node} went down and stayed so", one.seen.ref) for one in near[:6]),
             ("rail_lost_in_logs",),
             would_change=("that the cables lead into different switches", "the ports of these nodes ACTIVE now"),
             nodes=frozenset(nodes),
         )  # fmt: skip
 
 
+def _of_one_switch(rails: dict[str, list[_Lost]]) -> list[list[_Lost]]:
+    """What went together of each rail; rails that the very same nodes lost at once are one: they may share a leaf."""
+    found: list[list[_Lost]] = []
+    for lost in rails.values():
+        near = [one for one in lost if apart(one.at, lost[-1].at) <= TOGETHER_S]
+        nodes = {one.seen.node for one in near}
+        same = (one for one in found if {lost.seen.node for lost in one} == nodes)
+        beside = next((one for one in same if apart(one[-1].at, near[-1].at) <= TOGETHER_S), None)
+        if beside is not None:
+            beside += near
+        elif len(nodes) >= TOGETHER:
+            found.append(near)
+    return found
+
+
 def _boots(seen: Seen, link: Link) -> bool:
-    booted = seen.facts.booted_at
+    """While it booted, by its uptime or by its kernel's first line."""
+    at, booted = local(link.last), seen.facts.booted_at
+    begins = [local(stamp) for one in seen.facts.notices if one.what == "boot" for stamp in (one.first, one.last)]
+    if at is not None and any(begin is not None and 0 <= at - begin < BOOT_S for begin in begins):
+        return True
     return booted is not None and link.last_at is not None and link.last_at - booted < BOOT_S
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from probes.core import lines_of
 from probes.intake.hosts import alike
 from probes.intake.tools._counter_names import canonical, short
-from probes.intake.tools._counter_sets import KEYS, Looks, Where, candidates, device, seen_in, told
+from probes.intake.tools._counter_sets import KEYS, Looks, Where, candidates, cells_of, device, seen_in, told
 from probes.intake.when import moment_in, seconds_in
 
 WIDEST = 8000  # characters of a line
@@ -37,9 +37,9 @@ _SUFFIX = re.compile(
     r"(?:\(?(before|first|t0|start|after|second|t1|end|delta|diff|rate|[0-2]?\d:[0-5]\d(?::[0-5]\d)?)\)?)$",
     re.I,
 )
+_AHEAD = re.compile(r"(?:delta|diff|[Δ∆])[_ ]?(?:of_)?([A-Za-z]\w{4,60})", re.I)  # delta_PortXmitWait
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
 _PFC = re.compile(r"^\s{0,16}(?:Port|Interface) ([RT]x)((?:\s{1,16}PFC[0-7]){2,8})\s*$")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
 _BER = re.compile(r"\b(effective|eff|symbol)(?:[ _]physical)?[ _]BER\b", re.I)
 _WHOSE = re.compile(
     rf"^(\W{{0,4}}[A-Za-z][\w.-]{{1,60}}(?:[ /|,:]{{1,6}}[A-Za-z][\w./-]{{1,30}})?)[ :=|,]{{1,12}}(\+?{_NUM})"
@@ -73,6 +73,7 @@ class Lines:
         self._here = Where()
         self._head: list[str] = []  # cells of a line that may head what follows
         self._columns: list[str] = []
+        self._csv = False  # its heads are parted by commas: those in its rows part no thousands
         self._pending: Where | None = None
         self._name = ""
         self._title = ""  # the counter that a line by itself names, of which columns below it are looks
@@ -146,7 +147,7 @@ class Lines:
         if pfc := _PFC.match(line[:400]):  # of SONiC: one table for each direction
             self._columns = ["port", *(f"{pfc[1].lower()}_prio{n}_pause" for n in re.findall(r"\d", pfc[2]))]
             return True
-        cells = cells_of(line)
+        cells = [_AHEAD.sub(r"\1_delta", cell) for cell in cells_of(line)]
         named = [short(_SUFFIX.sub(r"\1", cell)) or short(cell) for cell in cells]
         plain = not any(number(cell) is not None for cell in cells)
         if (
@@ -155,7 +156,7 @@ class Lines:
             and len(cells) > 1
             and (sum(map(bool, named)) > 1 or any(c.lower() in KEYS for c in cells))
         ):
-            self._columns = cells
+            self._columns, self._csv = cells, line.count(",") == len(cells) - 1
             return True
         staged = [cell for cell in cells if _FIRST.fullmatch(cell) or _LAST.fullmatch(cell) or _CLOCK.fullmatch(cell)]
         if self._title and len(staged) > 1 and any(cell.lower() in KEYS for cell in cells):
@@ -207,7 +208,8 @@ class Lines:
     def _table_row(self, line: str) -> bool:
         if re.fullmatch(r"[\s|+=:-]{2,400}", line[:400]):
             return True  # a rule below the heads
-        cells = cells_of(line)
+        plain = [cell.strip().strip('"') for cell in line.split(",")]
+        cells = plain if self._csv and len(plain) == len(self._columns) else cells_of(line)
         if len(cells) == len(self._columns) + 1:  # a date and a time
             cells = next(
                 ([*cells[:at], f"{cells[at]} {cells[at + 1]}", *cells[at + 2 :]] for at in range(len(cells) - 1)
@@ -266,17 +268,6 @@ class Lines:
             self.looks.between(where, name, numbers[0], numbers[1], self._seconds or seconds_in(" ".join(heads)))
             return True
         return False
-
-
-def cells_of(line: str) -> list[str]:
-    line = line.strip()[:4000].lstrip("#").strip()
-    if line.count("|") > 1:
-        return [cell.strip() for cell in line.strip("|").split("|")][:200]
-    line = _THOUSANDS.sub("", line)
-    for mark in ("\t", ",", ";"):
-        if line.count(mark) > 1 or (mark == "\t" and mark in line):
-            return [cell.strip().strip('"') for cell in line.split(mark)][:200]
-    return line.split()[:200]
 
 
 def _named(word: str) -> str:

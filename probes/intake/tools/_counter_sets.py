@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from probes.catalog._ib_fabric_facts import LANE_GBPS
 from probes.catalog._net_facts import CounterSet
 from probes.core import clean
 from probes.intake.names import looks_like_a_node
@@ -43,6 +44,8 @@ _HOST = re.compile(
 )
 _SWITCH = re.compile(r"(?:[a-z0-9]{1,12}-)?(?:leaf|spine|core|tor|switch|ibsw|agg|sw)[-_.]?[\w.-]{0,40}", re.I)
 _RATE = re.compile(r"(?<![\w.])(\d{2,4})(?:\.\d{1,3})? ?G(?:b(?:/s(?:ec)?|ps|it/s)|bit)", re.I)
+_SPEED = re.compile(r"(?:\b(\d{1,2})[xX] ?|\b)([FEHNX]DR)(\d{2,3})?\b")  # HDR 4X, 2xNDR, HDR100
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?:,\d{3})*(?:\s|$))")
 HOST_KEYS = ("host", "node", "hostname", "instance", "nodename", "server", "machine", "src", "exported_instance")
 DEVICE_KEYS = ("hca", "dev", "device", "iface", "interface", "ifname", "netdev", "nic", "link", "ibdev", "adapter",
     "name", "ca", "hca_id", "interface_name")  # fmt: skip
@@ -158,11 +161,20 @@ def is_switch(word: str) -> bool:
     return bool(_SWITCH.fullmatch(word)) and bool(told) and device(word) is None
 
 
+def rate_in(text: str) -> float | None:
+    """Gb/s of a port that a text tells as such, or by the name of its speed: four lanes where it tells no other."""
+    if rate := _RATE.search(text):
+        return float(rate[1])
+    if (speed := _SPEED.search(text)) and speed[2] in LANE_GBPS:
+        return float(speed[3]) if speed[3] else int(speed[1] or 4) * LANE_GBPS[speed[2]]
+    return None
+
+
 def seen_in(text: str, where: Where, hosts: frozenset[str]) -> Where:
     """With what the words of a line say: host, device, port, time, rate."""
     text = text[:600]
-    if rate := _RATE.search(text):
-        where = replace(where, rate=float(rate[1]))
+    if (rate := rate_in(text)) is not None:
+        where = replace(where, rate=rate)
     if (at := moment_in(text)) is not None:
         where = replace(where, at=at)
     words = re.findall(r"[^\s,;|()\[\]{}\"'<>]{1,120}", text)[:32]
@@ -245,3 +257,14 @@ def candidates(words: Iterable[str]) -> set[str]:
 
 def _known(word: str) -> bool:
     return bool(_PART.fullmatch(word) or device(word) or short(word) or is_switch(word))
+
+
+def cells_of(line: str) -> list[str]:
+    line = line.strip()[:4000].lstrip("#").strip()
+    if line.count("|") > 1:
+        return [cell.strip() for cell in line.strip("|").split("|")][:200]
+    line = _THOUSANDS.sub("", line)
+    for mark in ("\t", ",", ";"):
+        if line.count(mark) > 1 or (mark == "\t" and mark in line):
+            return [cell.strip().strip('"') for cell in line.split(mark)][:200]
+    return line.split()[:200]

@@ -18,7 +18,15 @@ _DATE = re.compile(
 _AROUND = re.compile(
     r"^[\s#=*>\[(-]{0,12}(?:(?:date|time|timestamp|at|sample|t)(?![a-z])\s?\d{0,3}\s?[:=@]?\s{0,4})?", re.I
 )
+_NOTED = re.compile(r"^#+ ?([^,;]{15,60}?)(?:[,;]| - ) ?\S")  # # Wed Feb 12 14:20:00 UTC 2025, HDR 4X
 _PROMPT = re.compile(r"[\w.-]{1,40}@([a-zA-Z][\w.-]{1,60}?):[^\n]{0,80}?[#$] ")
+
+
+_LOOK_AT = re.compile(
+    r"^\W{0,6}(?=[\w.-]{0,60}\d)([A-Za-z][\w.-]{1,60}?)[:,]? {1,4}(?:20\d\d-\d\d-\d\d[T ])?"
+    r"\d\d:\d\d:\d\d\S{0,10}[ :#=*-]{0,8}$",
+    re.M,
+)
 
 
 def time_in(line: str) -> float | None:
@@ -64,7 +72,8 @@ def looks(text: str) -> Iterator[tuple[float | None, str]]:
     if len(lines) > MOST_LINES:
         raise ParseError(f"expected at most {MOST_LINES} lines, found {len(lines)}")
     for place, line in enumerate(lines):
-        if (at := time_in(line)) is not None:
+        noted = _NOTED.match(line[:400])
+        if (at := time_in(noted[1] if noted else line)) is not None:
             times.append((place, at))
     if not times:
         yield None, text
@@ -80,7 +89,8 @@ def looks(text: str) -> Iterator[tuple[float | None, str]]:
         yield None, before
     ends = [place for place, _ in times[1:]] + [len(lines)]
     for (place, at), end in zip(times, ends, strict=True):
-        if body := "\n".join(lines[place + 1 : end]).strip("\n"):
+        own = place if _NOTED.match(lines[place][:400]) else place + 1  # what stands beside a time is said of its look
+        if body := "\n".join(lines[own:end]).strip("\n"):
             yield at, body
 
 
@@ -97,9 +107,11 @@ def mentions(text: str, words: tuple[str, ...]) -> bool:
 
 
 def host_in(text: str) -> str:
-    """The host of a shell's prompt, `root@gpu-01:~# ibstat`; "" without."""
-    found = _PROMPT.search(text[:2000])
-    return found[1] if found else ""
+    """The host of a shell's prompt, `root@gpu-01:~# ibstat`, or that heads each look: `gpu-01 10:00:02`; "" without."""
+    if found := _PROMPT.search(text[:2000]):
+        return found[1]
+    heads = set(_LOOK_AT.findall(text[:65_536]))
+    return heads.pop() if len(heads) == 1 else ""
 
 
 def whole(text: str) -> int | None:

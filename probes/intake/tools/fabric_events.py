@@ -19,6 +19,7 @@ from probes.core import Finding, clean, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._counter_sets import is_switch
 from probes.intake.tools._text import mentions, refuse
+from probes.topology.expected import switch_name
 
 MOST = 20_000
 _STAMP = re.compile(
@@ -74,8 +75,8 @@ _PATH = re.compile(
 )
 _OSM = re.compile(r"\bSwitch 0x[0-9a-f]{1,16}[ (]{1,2}?(\S[^\n]{0,100}?)\)? port (?:num )?(\d{1,3})", re.I)
 _REMOVED = re.compile(
-    r"of node: ?(\S[^\n]{0,100}?)\s{0,4}$|Remov(?:ing|ed) (switch|node):? "
-    r"(?:0x[0-9a-f]{1,16}[ (]{1,2})?(\S[^\n(]{0,100}?)\)?(?: \(0x[0-9a-f]{1,16}\))?\s{0,4}$",
+    r"(?:Remov(?:ing|ed) (switch) [^\n]{0,90})?\bof node: ?(\S[^\n]{0,100}?)\s{0,4}$|Remov(?:ing|ed) (switch|node):? "
+    r"(?!with )(?:0x[0-9a-f]{1,16}[ (]{1,2})?(\S[^\n(]{0,100}?)\)?(?: \(0x[0-9a-f]{1,16}\))?\s{0,4}$",
     re.I,
 )
 _SWITCH_GONE = re.compile(  # as somebody retypes UFM: Switch leaf07 (b8:ce:..): Node is down / unreachable
@@ -165,8 +166,8 @@ def _ends(row: str, switches: set[str]) -> list[End]:
     if found := _PAIR.findall(row):
         return [_end(kind, name, port) for kind, name, port in found[:2]]
     if removed := _REMOVED.search(row):
-        name = clean(removed[1] or removed[3])
-        switch = (removed[2] or "").lower() == "switch" or _is_switch(name, switches)
+        name = clean(removed[2] or removed[4])
+        switch = (removed[1] or removed[3] or "").lower() == "switch" or _is_switch(name, switches)
         return [_end("Switch" if switch else "Computer", name, "")]
     if osm := _OSM.search(row):
         return [_end("Switch", osm[1], osm[2])]
@@ -204,7 +205,7 @@ def _end(kind: str, name: str, port: str) -> End:
         base, _, rest = name.partition(":")  # T3-E21:1/17/1 names the port as well
         if re.fullmatch(r"[\d/]{1,12}", rest):
             name = base
-        return End(switch=name, port=number)
+        return End(switch=switch_name(name, ""), port=number)
     if port and not number:  # (Computer:n01 HCA-1)mlx5_0
         return End(node=name.split(" ")[0], hca=clean(port), port=1)
     if found := _ADAPTER.match(name):

@@ -19,7 +19,7 @@ _LINE = re.compile(r"\s{0,24}([A-Z][A-Za-z ]{2,30}):\s{0,8}(.{0,100})$")
 
 
 def fits(head: str, name: str) -> bool:
-    return bool(_CA.search(head)) and "CA type:" in head
+    return bool(_CA.search(head)) and ("CA type:" in head or "Physical state:" in head)  # grep leaves much out
 
 
 def read(text: str) -> IbPorts:

@@ -37,7 +37,8 @@ class JobNodes:
 
 
 def _fits(head: str, name: str) -> bool:
-    return bool(_HEAD.match(head.lstrip("\n"))) or bool(_JOB.search(head[:8192]) and _SHOWN.search(head[:16_384]))
+    told = _JOB.search(head[:8192]) or "JobState=" in head[:8192]  # grep often leaves the number out
+    return bool(_HEAD.match(head.lstrip("\n"))) or bool(told and _SHOWN.search(head[:16_384]))
 
 
 def read(text: str) -> JobNodes:
@@ -49,6 +50,8 @@ def read(text: str) -> JobNodes:
             raise ParseError("nodes of a job that was started again: it may have run on others")
         if (job := _JOB.match(block)) and (told := _SHOWN.search(block)) and told[1] != "(null)":
             lists[job[1]] = told[1]
+    if not lists and len(alone := _SHOWN.findall(text[:262_144])) == 1 and "(null)" not in alone:
+        lists[""] = alone[0]
     if not lists:
         raise ParseError("nodes of a job: none")
     if len(lists) > 1:

@@ -36,8 +36,9 @@ def _rows(text: str) -> Iterator[dict[str, object]]:
             yield row
 
 
-def read(text: str) -> KernelLog:
-    lines = []
+def by_node(text: str) -> dict[str, KernelLog]:
+    """Each host's own: journals of many are merged by systemd-journal-remote, and by who exports them."""
+    lines: dict[str, list[str]] = {}
     for row in _rows(text):
         message = row.get("MESSAGE")
         if isinstance(message, list):  # bytes that are no text
@@ -52,10 +53,14 @@ def read(text: str) -> KernelLog:
         who = "kernel:" if who == "kernel" else f"{who}[{str(row.get('_PID', 0))[:8]}]:"
         host = clean(str(row.get("_HOSTNAME", "node"))).replace(" ", "-")[:80] or "node"
         for part in clean(str(message)).splitlines()[:20]:
-            lines.append(f"{at.isoformat()} {host} {who} {part}")
+            lines.setdefault(host, []).append(f"{at.isoformat()} {host} {who} {part}")
     if not lines:
         raise ParseError("journalctl -o json: no line is an object with a time and a message")
-    return parse("\n".join(lines))
+    return {host: parse("\n".join(some)) for host, some in lines.items()}
+
+
+def read(text: str) -> KernelLog:
+    return next(iter(by_node(text).values()))
 
 
 def host(text: str) -> str:
@@ -64,4 +69,4 @@ def host(text: str) -> str:
     return clean(max(set(names), key=names.count))[:80] if names else ""
 
 
-TOOL = Tool("journalctl -o json", "host.kernel_log", _fits, read, host=host)
+TOOL = Tool("journalctl -o json", "host.kernel_log", _fits, read, host=host, by_node=by_node)

@@ -6,11 +6,12 @@ What somebody wrote before that, `# n1 mlx5_0 Port extended counters: Lid 101 po
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probes.catalog._net_facts import Counters, CounterSet
 from probes.core import Finding, lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._counter_sets import Where, is_switch, seen_in
+from probes.intake.tools._counter_sets import Where, is_switch, rate_in, seen_in
 from probes.intake.tools._ports import COUNTERS
 from probes.intake.tools._text import host_in, looks, refuse, whole
 
@@ -34,12 +35,15 @@ def read(text: str) -> Counters:
     sets: list[CounterSet] = []
     for at, body in looks(text):
         head: re.Match[str] | None = None
+        rate: float | None = None
         values: dict[str, int | None] = {}
         for line in (*lines_of(body, 200), "# Port counters: Lid 0 port 0"):
             if found := _HEAD.match(line):
                 if head and values and head["port"] != "255":
-                    sets.append(_set(head, values, at))
+                    sets.append(replace(_set(head, values, at), rate_gbps=rate))
                 head, values = found, {}
+            elif line[:1] == "#":  # what somebody wrote of all that follow
+                rate = rate_in(line) or rate
             elif head and (found := _LINE.match(line)) and found[1] not in SELECTORS:
                 values[COUNTERS.get(found[1], found[1])] = whole(found[2])
     if not sets:

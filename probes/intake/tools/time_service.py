@@ -31,6 +31,7 @@ _CSV = re.compile(
     re.M,
 )
 _ZONED = re.compile(r"\b(?:UTC|GMT)\b|\dZ$|[+-]\d\d:?\d\d$|^1\d{9}(?:\.\d{1,9})?$")
+_IN_UTC = re.compile(r"(?:^|[_/])date_(?:\S{0,40}_)?(?:-u|--utc|--universal)(?:_|$)|TZ_(?:UTC|GMT)_(?:\S{0,20}/)?date")
 _SYSTEM = re.compile(r"^System time\s{1,8}: (\d{1,12}\.\d{1,12}) seconds (slow|fast) of NTP time", re.M)
 _RETYPED = re.compile(  # without its columns
     r"^\W{0,4}(?:system (?:time|clock)|last offset|clock|time|offset)\s{0,8}(?:[:=]|is)\s{0,8}"
@@ -53,7 +54,7 @@ _SCALE = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 def _fits(head: str, name: str) -> bool:
     text = head[:8192]
-    if _date(text) is not None:
+    if _date(text, bool(_IN_UTC.search(name))) is not None:
         return True
     if _CSV.match(text.lstrip()):
         return True
@@ -73,7 +74,7 @@ def _fits(head: str, name: str) -> bool:
 
 
 def read(text: str) -> Clock:
-    if (at := _date(text)) is not None:
+    if (at := _date(text, True)) is not None:
         return Clock(None, None, None, "", None, None, at)
     clock = _told(text)
     if clock.told_at is None and (first := next((line for line in text.splitlines() if line.strip()), "")):
@@ -113,10 +114,10 @@ def _told(text: str) -> Clock:
     return replace(_clock({"timedatectl show": body}), told_at=_told_at(text))
 
 
-def _date(text: str) -> float | None:
-    """What date(1) prints alone, in a form that needs no zone to be known."""
+def _date(text: str, in_utc: bool = False) -> float | None:
+    """What date(1) prints alone, in a form that needs no zone to be known, or where it was asked for UTC."""
     line = text.strip()
-    return time_in(line) if len(line) < 80 and _ZONED.search(line) and "\n" not in line else None
+    return time_in(line) if len(line) < 80 and (in_utc or _ZONED.search(line)) and "\n" not in line else None
 
 
 def _told_at(text: str) -> float | None:
