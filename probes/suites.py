@@ -64,7 +64,7 @@ SUITES = {
             "host.pci", "host.aer_counters", "host.kernel_log", "gpu.state", "gpu.topo", "gpu.nvlink",
             "gpu.fabric_manager"), 20.0),
         Suite("fabric", "one node's ports, and the fabric as that node sees it",
-            ("ib.ports", "ib.counters", "net.links", "ib.fabric"), 26.0),
+            ("ib.ports", "ib.counters", "net.links", "ib.fabric", "ib.fabric_errors"), 46.0),
         Suite("hang", "what every rank waits in", ("rank.process", "rank.flight_recorder", "rank.stack"), 20.0),
         Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
             ("rank.flight_recorder", "rank.stack", "rank.profiles"), 24.0, attaches=("py-spy",)),
