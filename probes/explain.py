@@ -21,6 +21,7 @@ from probes import intake
 from probes.core import clean
 from probes.diagnosis import Diagnosis, Reason, diagnose, telling
 from probes.diagnosis.core import seen
+from probes.diagnosis.flow import COLUMNS
 from probes.diagnosis.paths import WORST, PathState
 from probes.diagnosis.ranking import Ranked, causes
 from probes.report import count
@@ -114,6 +115,7 @@ class _Page:
             self._others(others)
             self._chains()
             self._differences()
+            self._flow()
             self._speeds()
             self._paths(self.told.diagnosis.paths)
         self._unread()
@@ -158,6 +160,16 @@ class _Page:
             self.console.print("\n[bold]Differences between nodes[/]")
         for one in self.told.diagnosis.differences:
             self._line(_safe(one.says))
+
+    def _flow(self) -> None:
+        if self.told.diagnosis.flow:
+            self.console.print("\n[bold]How RoCE is set up[/]")
+        for row in self.told.diagnosis.flow:
+            cells = (
+                f"{name} {cell.says}" + (f" ({cell.odd})" if cell.odd else "")
+                for name, cell in zip(COLUMNS, row.cells, strict=True)
+            )
+            self._line(_safe(f"{row.where} {row.interface}: {'; '.join(cells)}"))
 
     def _speeds(self) -> None:
         if self.told.diagnosis.speeds:

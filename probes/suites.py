@@ -54,8 +54,8 @@ SUITES = {
             "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
         Suite("triage", "how the machine is set up, to compare along the job", (
             "host.pci", "host.aer_counters", "host.versions", "host.settings", "host.services", "host.boots",
-            "host.hardware_log", "host.bmc_log", "net.links", "ib.counters", "rank.sockets", "gpu.topo", "gpu.nvlink",
-            "gpu.fabric_manager"), 14.0),
+            "host.hardware_log", "host.bmc_log", "net.links", "ib.counters", "ib.resources", "rank.sockets",
+            "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
         Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
@@ -66,7 +66,7 @@ SUITES = {
             "host.pci", "host.aer_counters", "host.kernel_log", "gpu.state", "gpu.topo", "gpu.nvlink",
             "gpu.fabric_manager"), 20.0),
         Suite("fabric", "one node's ports, and the fabric as that node sees it",
-            ("ib.ports", "ib.counters", "net.links", "ib.fabric"), 26.0),
+            ("ib.ports", "ib.counters", "ib.resources", "net.links", "ib.fabric", "ib.fabric_errors"), 46.0),
         Suite("hang", "what every rank waits in", ("rank.process", "rank.flight_recorder", "rank.stack"), 20.0),
         Suite("suspects", "the same from a few nodes, with py-spy sent where it is missing",
             ("rank.flight_recorder", "rank.stack", "rank.profiles"), 24.0, attaches=("py-spy",)),

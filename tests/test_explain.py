@@ -173,7 +173,7 @@ def said() -> dict[str, Any]:
 
 
 def test_the_json_has_the_fields_that_are_documented_and_no_others(said: dict[str, Any]) -> None:
-    fields = "schema verdict hypotheses paths chains differences speeds failed unread"
+    fields = "schema verdict hypotheses paths chains differences flow speeds failed unread"
     assert set(said) == set(fields.split())
     assert said["schema"] == SCHEMA == 1
     for one in said["hypotheses"]:

@@ -85,6 +85,16 @@ class DifferenceView:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowRow:
+    """How RoCE is set up at nodes that are alike. `cells`: `column`, `says`, and `odd`: what it is unlike, or ""."""
+
+    where: str
+    interface: str
+    cells: list[dict[str, str]]
+    reading: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LinkView:
     """A sentence with the reading it rests on: a link of who waits for whom (waits, rank, call, line), or a speed."""
 
@@ -112,6 +122,7 @@ class VerdictView:
     lanes: list[paths.LaneView]
     chains: list[list[LinkView]]
     differences: list[DifferenceView]
+    flow: list[FlowRow]
     speeds: list[LinkView]
     readings: int
 
@@ -132,6 +143,8 @@ def verdict(incident: Incident) -> VerdictView | None:
     differ = ranking.body.get("differences", [])  # rankings of older versions have none
     refs += [each["reading"] for one in differ for each in one["readings"]]
     speeds = ranking.body.get("speeds", [])
+    flow = ranking.body.get("flow", [])
+    refs += [row["reading"] for row in flow]
     chains = ranking.body.get("chains", [])
     refs += [link["reading"] for chain in chains for link in chain]
     refs += [one["reading"] for one in speeds]
@@ -155,6 +168,7 @@ def verdict(incident: Incident) -> VerdictView | None:
             DifferenceView(one["says"], [(each["says"], links.get(each["reading"])) for each in one["readings"]])
             for one in differ
         ],
+        flow=[FlowRow(row["where"], row["interface"], row["cells"], links.get(row["reading"])) for row in flow],
         speeds=[LinkView("speed", one["says"], links.get(one["reading"])) for one in speeds],
         readings=rested,
     )

@@ -60,6 +60,10 @@ class NetLink:
     in_container: bool = False  # one end of a veth whose other end is in another network namespace
     speed_max_gbps: float | None = None  # the best mode that it supports
     ecn: bool | None = None  # congestion notification of RoCE, at both its ends
+    buffer_of: tuple[int, ...] | None = None  # the buffer of each priority
+    buffer_bytes: tuple[int, ...] | None = None
+    class_of: tuple[int, ...] | None = None  # the traffic class of each priority
+    class_share: tuple[int, ...] | None = None  # percent of the bandwidth that each class is promised
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,31 @@
 """What does the InfiniBand fabric look like from this node: which switches and adapters, cabled how, at what speed?
 
 Source   ibnetdiscover(8) of infiniband-diags, which walks the whole fabric by management datagrams; form as printed by
-         out_switch, out_ca and their ports in its source, with tabs or blanks
+         out_switch, out_ca and their ports in its source, with tabs or blanks. iblinkinfo(8), where it may run too and
+         there is time: ports without a working link, which the first leaves out, and LIDs
 Units    lanes and names of speeds as printed; Gb/s by reference/ib_speeds.toml
 Shape    Fabric: devices by node GUID, each cable once
 Errors   ParseError on a line that the tool cannot print. Absent without the tool or without InfiniBand; Denied without
-         the right to send management datagrams. One sweep of 512 nodes with 4096 adapters took 3.8 s
+         the right to send management datagrams. One sweep of 512 nodes with 4096 adapters took 3.8 s, and 5.0 s
+         with iblinkinfo: on a simulator (ibsim); on switches neither ever ran
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
+from probes.catalog import _ib_fabric_collect
 from probes.catalog._ib_fabric_facts import AGGREGATION, Device, Fabric, Link, guid_of, hca_first
+from probes.catalog._ib_linkinfo import swept
 from probes.core import Finding, ParseError, Probe, clean, sections
-from probes.runner import Absent, Denied, sh, which
+from probes.runner import isolate
 
 __all__ = ["PROBE", "Device", "Fabric", "Link", "findings", "guid_of", "parse"]
 
-SECTION = "ibnetdiscover"
+SECTION, STATES = "ibnetdiscover", "iblinkinfo"
+MOST_TOLD = 20  # ports
 MOST = 200_000  # lines; 4096 adapters in 160 switches are 34,000
 KINDS = {"Switch": "switch", "Ca": "hca", "Rt": "router"}
 _GUID = r'"[SHR]-([0-9a-fA-F]{16})"'
@@ -35,39 +41,41 @@ _ASIDE = re.compile(r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[0-
 
 
 def _collect() -> Mapping[str, str]:
-    import glob
-    import os
+    import time
 
-    tool = which("ibnetdiscover")
-    for folder in ("/usr/sbin", "/sbin"):  # Debian's place, which is not on the PATH of a plain login
-        if tool is None and os.access(folder + "/ibnetdiscover", os.X_OK):
-            tool = folder + "/ibnetdiscover"
-    if tool is None:
-        raise Absent("ibnetdiscover is not installed here: ask a node that has it (package infiniband-diags)")
-    sudo = which("sudo") if os.getuid() else None
-    for front in ([], [sudo, "-n"]) if sudo else ([],):
-        status, out, err = sh(front + [tool], 8388608)
-        if status == 0 and out.strip():
-            return {"ibnetdiscover": out}
-        if "umad" not in err.lower():
-            break  # with the right to ask it failed for another reason, which more rights do not change
-    devices = glob.glob("/dev/infiniband/umad*")
-    if not devices and not os.path.isdir("/sys/class/infiniband"):
-        raise Absent("no InfiniBand adapter here: /sys/class/infiniband is not there")
-    if not devices:
-        raise Absent("no /dev/infiniband/umad*: the kernel module ib_umad is not loaded here. Ask another node")
-    if not any(os.access(device, os.R_OK | os.W_OK) for device in devices):
-        raise Denied(f"this login may not open /dev/infiniband/umad*. Allow in sudoers: NOPASSWD: {tool}")
-    raise RuntimeError(f"{tool} ended with status {status}: {err.strip()[-300:] or 'it printed nothing'}")
+    began = time.monotonic()
+    found = {"ibnetdiscover": _ib_fabric_collect.ask("ibnetdiscover", [], (0,), 8388608)}
+    left = 18.0 - (time.monotonic() - began)
+    call = lambda: _ib_fabric_collect.ask("iblinkinfo", [], (0,), 8388608)  # noqa: E731  (a child runs it)
+    told = isolate([("iblinkinfo", call)], left, 8388608)[0] if left > 1 else {"outcome": "skipped", "why": "no time"}
+    if told["outcome"] == "ok":
+        found["iblinkinfo"] = told["text"]
+    else:
+        found["golden15/without iblinkinfo"] = f"{told['outcome']}: {told['why']}"
+    return found
 
 
 def parse(text: str) -> Fabric:
-    """The output of ibnetdiscover, alone or below its `==> ibnetdiscover <==`."""
-    if text.lstrip().startswith("==> "):
-        parts = sections(text)
-        if SECTION not in parts:
-            raise ParseError(f"expected a block '==> {SECTION} <==', found {clean(next(iter(parts)))[:60]!r}")
-        text = parts[SECTION]
+    """The output of ibnetdiscover, alone or below its `==> ibnetdiscover <==`; there also that of iblinkinfo."""
+    if not text.lstrip().startswith("==> "):
+        return _discovered(text)
+    parts = sections(text)
+    if SECTION not in parts:
+        raise ParseError(f"expected a block '==> {SECTION} <==', found {clean(next(iter(parts)))[:60]!r}")
+    fabric = _discovered(parts[SECTION])
+    return _with_states(fabric, swept(parts[STATES])) if parts.get(STATES) else fabric
+
+
+def _with_states(fabric: Fabric, states: Fabric) -> Fabric:
+    """Also the ports without a link, and LIDs. iblinkinfo names an adapter by its port: the cable tells which it is."""
+    node_of = {(link.b, link.b_port): link.a for link in fabric.links}
+    guid_by_port = {link.a: node_of.get((link.b, link.b_port), link.a) for link in states.links}
+    down = tuple(replace(one, guid=guid_by_port.get(one.guid, one.guid)) for one in states.down)
+    lids = {lid: guid_by_port.get(guid, guid) for lid, guid in states.lids.items()}
+    return replace(fabric, down=down, lids=lids)
+
+
+def _discovered(text: str) -> Fabric:
     lines = text.splitlines()
     if len(lines) > MOST:
         raise ParseError(f"expected at most {MOST} lines of one fabric, found {len(lines)}")
@@ -123,6 +131,16 @@ def findings(fabric: Fabric) -> Iterator[Finding]:
                 f"{names.get(guid, guid)} port {port}" for guid, port in ((link.a, link.a_port), (link.b, link.b_port))
             )
             yield Finding("ib.link_narrow", "bad", f"{ends}: the cable between them runs on one lane")
+    waiting = [f"{names.get(one.guid, one.guid)} port {one.port}" for one in fabric.down if one.phys == "LinkUp"]
+    if waiting:
+        more = f" and {len(waiting) - MOST_TOLD} more" if len(waiting) > MOST_TOLD else ""
+        says = f"{', '.join(waiting[:MOST_TOLD])}{more}: a cable is there, and no subnet manager made the port active"
+        yield Finding("ib.fabric_not_active", "warn", says)
+    off = [f"{names.get(one.guid, one.guid)} port {one.port}" for one in fabric.down if one.phys == "Disabled"]
+    if off:
+        more = f" and {len(off) - MOST_TOLD} more" if len(off) > MOST_TOLD else ""
+        says = f"switched off by somebody or by the fabric's manager: {', '.join(off[:MOST_TOLD])}{more}"
+        yield Finding("ib.fabric_switched_off", "info", says)
 
 
 PROBE = Probe(
@@ -131,10 +149,11 @@ PROBE = Probe(
     parse,
     findings,
     collect=_collect,
-    by_hand="sudo ibnetdiscover",
-    timeout_s=20.0,
-    max_bytes=8_388_608,
+    by_hand="sudo ibnetdiscover; sudo iblinkinfo",
+    timeout_s=21.0,
+    max_bytes=16_777_216,
     touches="driver",
-    needs="read and write on /dev/infiniband/umad*, or `sudo -n ibnetdiscover`",
+    needs="read and write on /dev/infiniband/umad*, or `sudo -n` for ibnetdiscover and iblinkinfo",
     cost="not measured: there was no such hardware",
+    brings=(_ib_fabric_collect,),
 )

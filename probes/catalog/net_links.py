@@ -3,7 +3,8 @@
 Source   /sys/class/net/*: carrier, mtu, speed, type, master, device/infiniband (kernel ABI, sysfs-class-net);
          /proc/net/if_inet6; netdevice(7) SIOCGIFADDR for the first IPv4 address of each; ethtool's ioctls for pause
          frames (linux/ethtool.h: ETHTOOL_GPAUSEPARAM); of RoCE interfaces /sys/class/net/*/ecn (mlx5) and, where it is
-         installed, `dcb pfc show` or mlnx_qos(1), which never ran on an adapter here. No tool is needed and no right
+         installed, dcb(8) (pfc, apptrust, app, buffer, dcbx, ets) or mlnx_qos(1), which never ran on an adapter
+         here. No tool is needed and no right
 Units    bytes, Gb/s
 Shape    Links, as `ip` and `ethtool` give them; None where the kernel does not say
 Errors   ParseError when a line is not what the collector writes
@@ -73,10 +74,15 @@ def _collect() -> Mapping[str, str]:
             found += [text(f"{folder}/{one}") for one in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
         return all(one == "1" for one in found) if found else None
 
-    def asking(argv: list[str]) -> Callable[[], str]:
+    def asking(commands: list[list[str]]) -> Callable[[], str]:
+        """One line for each command that answered, at once: a later one may hang."""
+
         def ask() -> str:
-            status, out, _ = sh(argv)
-            return out if status == 0 else ""
+            for argv in commands:
+                status, out, _ = sh(argv)
+                if status == 0:
+                    os.write(1, (json.dumps([" ".join(argv), out.replace("\n==> ", "\n= => ")]) + "\n").encode())
+            return ""
 
         return ask
 
@@ -113,13 +119,14 @@ def _collect() -> Mapping[str, str]:
                 roce.append(name)
             rows.append(json.dumps(row))
     parts = {"links": "\n".join(rows)}
-    for tool in (["dcb", "pfc", "show", "dev"], ["mlnx_qos", "-i"]):
-        if roce and which(tool[0]):
-            asked = [(" ".join(tool + [name]), asking(tool + [name])) for name in roce[:32]]
-            told = [one for one in isolate(asked, 1.5) if one["outcome"] == "ok" and one["text"].strip()]
-            parts.update({one["name"]: one["text"] for one in told})
-            if told:  # iproute2 brings a dcb also where the driver leaves all this to mlnx_qos
-                break
+    shows = [["dcb", what, "show", "dev"] for what in ("pfc", "apptrust", "app", "buffer", "dcbx", "ets")]
+    for tools in (shows, [["mlnx_qos", "-i"]]):
+        if roce and which(tools[0][0]):
+            told = isolate([(name, asking([tool + [name] for tool in tools])) for name in roce[:32]], 1.5)
+            answers = [json.loads(line) for one in told for line in one["text"].split("\n") if line.endswith("]")]
+            parts.update(answers)
+            if any(title.startswith("dcb pfc ") for title, _ in answers):
+                break  # iproute2 brings a dcb also where the driver leaves all this to mlnx_qos
     return parts
 
 
@@ -130,13 +137,21 @@ def parse(text: str) -> Links:
         raise ParseError(f"expected the section links, found {', '.join(parts)[:80]}")
     found = {link.name: link for link in (_link(row) for row in as_rows(parts["links"], "interface")[:MOST])}
     for title, body in parts.items():
-        if title.startswith(("dcb pfc show dev ", "mlnx_qos -i ")):
+        if title.startswith(("dcb ", "mlnx_qos -i ")):
             name = title.rpartition(" ")[2]
             told = flow_control(f"{title}\n{body}")
-            settings = told.get(name) or told.get("")
+            settings = told.get(name) or told.get("") or _empty(title, body, found.get(name))
             if settings and name in found:
-                found[name] = replace(found[name], **settings)  # type: ignore[arg-type]
+                known = {"trust"} if found[name].trust else set()  # by `dcb apptrust`: `dcb app` says less
+                kept = {key: value for key, value in settings.items() if key not in known}
+                found[name] = replace(found[name], **kept)  # type: ignore[arg-type]
     return Links(tuple(found.values()))
+
+
+def _empty(title: str, body: str, link: NetLink | None) -> dict[str, object]:
+    """mlx5 trusts DSCP as long as it has an entry for it, else PCP: mlx5e_dcbnl_ieee_delapp in en_dcbnl.c of Linux."""
+    mlx5 = link is not None and link.hca.startswith("mlx5")
+    return {"trust": "pcp"} if mlx5 and title.startswith("dcb app ") and not body.strip() else {}
 
 
 def _link(row: dict[str, Any]) -> NetLink:
@@ -172,7 +187,8 @@ PROBE = Probe(
     parse,
     findings,
     collect=_collect,
-    by_hand="ip -d addr; ethtool DEVICE; ethtool -a DEVICE; dcb pfc show dev DEVICE",
+    by_hand="ip -d addr; ethtool DEVICE; ethtool -a DEVICE; dcb pfc show dev DEVICE; "
+    "dcb app show dev DEVICE; dcb buffer show dev DEVICE; dcb dcbx show dev DEVICE; dcb ets show dev DEVICE",
     timeout_s=4.0,
     cost="5 ms",
 )

@@ -167,9 +167,9 @@ class Evidence:
         self._note(f"probe {probe}")
         return self._by_probe.get(probe, ())
 
-    def of(self, probe: str) -> Iterator[Seen]:
-        """The readings of a probe that have facts."""
-        return (one for one in self.all_of(probe) if one.facts is not None)
+    def of(self, *probes: str) -> Iterator[Seen]:
+        """The readings of these probes that have facts."""
+        return (one for probe in probes for one in self.all_of(probe) if one.facts is not None)
 
     def unanswered(self, probe: str) -> tuple[str, ...]:
         """Nodes that were asked and have not answered this probe: what is there is not known. "Absent" is an answer."""

@@ -168,6 +168,28 @@ def _links(facts: Any) -> Iterator[tuple[str, str]]:
     pauses = {link.pause for link in rdma} - {None}
     if pauses:
         yield "pause frames", " and ".join(map(_switched, sorted(pauses)))
+    for what, values in (
+        ("buffers of priorities without loss", {_buffers(link) for link in rdma} - {""}),
+        ("shares of traffic classes", {_shown(link.class_share) for link in rdma if link.class_share}),
+        ("traffic classes of priorities", {_shown(link.class_of) for link in rdma if link.class_of}),
+    ):
+        if values:
+            yield what, " and ".join(sorted(values))
+
+
+def _shown(numbers: tuple[int, ...]) -> str:
+    return " ".join(map(str, numbers))
+
+
+def _buffers(link: Any) -> str:
+    """ "3 in buffer 1 of 130,944 bytes"; "" where it was not told, or no priority is without loss."""
+    sizes = link.buffer_bytes or ()
+    told = []
+    for priority in link.pfc or () if link.buffer_of else ():
+        buffer = link.buffer_of[priority] if priority < len(link.buffer_of) else None
+        size = f" of {sizes[buffer]:,} bytes" if buffer is not None and buffer < len(sizes) else ""
+        told.append(f"{priority} in buffer {buffer}{size}")
+    return ", ".join(told)
 
 
 def _ports(facts: Any) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from probes.diagnosis.bandwidth import Speed
 from probes.diagnosis.collectives import Stalls
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen, Subject
 from probes.diagnosis.differences import Difference
+from probes.diagnosis.flow import Row, flow_of
 from probes.diagnosis.paths import PathState, path_states
 from probes.diagnosis.ranking import Ranked, causes, likelihoods, rank
 from probes.diagnosis.suspects import ranks_said
@@ -34,7 +35,7 @@ UNKNOWN = {"", "?"}  # in the place of a name
 class Diagnosis:
     """`ranked`: most probable first, summing to 1; `paths` by id. `failed`: rules that stopped on this evidence.
     `differences`: what should be equal on all nodes and is not. `speeds`: how fast collectives were.
-    `chains`: who waits for whom."""
+    `chains`: who waits for whom. `flow`: how RoCE is set up, where something of it is unequal."""
 
     ranked: tuple[Ranked, ...]
     paths: Mapping[str, PathState]
@@ -42,6 +43,7 @@ class Diagnosis:
     differences: tuple[Difference, ...] = ()
     speeds: tuple[Speed, ...] = ()
     chains: tuple[Chain, ...] = ()
+    flow: tuple[Row, ...] = ()
 
     @property
     def verdict(self) -> Ranked:
@@ -114,7 +116,13 @@ class Diagnoser:
         ranked = rank(found, quiet, on, _gap(evidence))
         ranked = (_with_doubles(evidence, ranked[0]), *ranked[1:])
         diagnosis = Diagnosis(
-            ranked, path_states(evidence, ranked), failed, evidence.differences, evidence.speeds, evidence.chains
+            ranked,
+            path_states(evidence, ranked),
+            failed,
+            evidence.differences,
+            evidence.speeds,
+            evidence.chains,
+            evidence.derived("flow", lambda: flow_of(evidence)),
         )
         evidence.forget()
         self._before, self._told = evidence, told

@@ -27,7 +27,8 @@ BROUGHT = {
     "gpu.state": "nvidia-smi -q", "host.boots": "last -x", "host.clock": "chronyc tracking", "host.hardware_log":
     "ipmitool sel elist", "host.kernel_log": "dmesg -T", "host.load": "top -b -n 1", "host.pci": "lspci -vvv",
     "host.settings": "ulimit -l and lsmod", "host.storage": "df -h", "host.versions": "nvidia-smi",
-    "ib.fabric": "iblinkinfo", "ib.ports": "ibstat", "nccl.ras": "ncclras -v", "net.links": "ip -d addr",
+    "ib.fabric": "iblinkinfo", "ib.fabric_errors": "ibqueryerrors", "ib.ports": "ibstat",
+    "ib.resources": "rdma resource show", "nccl.ras": "ncclras -v", "net.links": "ip -d addr",
     "rank.env": "the environment of the ranks", "rank.flight_recorder": "the ranks' flight-recorder dumps",
     "rank.log": "the log of each rank", "rank.map": "the log of each rank", "rank.process": "ps -eLf and taskset -p",
     "rank.stack": "py-spy dump of each rank",

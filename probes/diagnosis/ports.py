@@ -154,7 +154,7 @@ def ports_of(evidence: Evidence) -> Ports:
     for seen in evidence.of("net.links"):
         for link in seen.facts.links:
             _link(found, seen, link)
-    for seen in evidence.of("ib.counters"):
+    for seen in evidence.of("ib.counters", "ib.fabric_errors"):
         for place, one in enumerate(seen.facts.sets):
             _counted(found, seen, one, place)
     for view in found.of_nodes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from probes.core import clean
-from probes.diagnosis import bandwidth, differences, waiting
+from probes.diagnosis import bandwidth, differences, flow, waiting
 from probes.diagnosis.core import Hypothesis, Reason
 from probes.diagnosis.judging import Diagnosis
 from probes.diagnosis.ranking import Ranked
@@ -44,6 +44,7 @@ def told(diagnosis: Diagnosis, unread: Iterable[tuple[str, str]] = ()) -> dict[s
         },
         "chains": waiting.as_json(diagnosis.chains),
         "differences": differences.as_json(diagnosis.differences),
+        "flow": flow.as_json(diagnosis.flow),
         "speeds": bandwidth.as_json(diagnosis.speeds),
         "failed": {name: _text(why) for name, why in diagnosis.failed.items()},
         "unread": [{"file": clean(file)[:400], "why": _text(why)} for file, why in unread],

@@ -95,7 +95,8 @@ class Times:
         self.looked = _looked(evidence)
         signs = ((event, seen.node, self._log(event, seen.node)) for event, _, seen in evidence.job.events)
         self.last_sign = _ends(signs, max)
-        looks = [one.at for seen in evidence.of("ib.counters") for one in seen.facts.sets if one.at and one.at > DATED]
+        counted = (one for seen in evidence.of("ib.counters", "ib.fabric_errors") for one in seen.facts.sets)
+        looks = [one.at for one in counted if one.at and one.at > DATED]
         self.counted: Ends = (None, max(looks, default=None))  # a time that somebody wrote, of which zone is not known
         # Of jobs that lost a node only: of one that ended otherwise a node may be started again long after its end.
         lost = (event for event, _, _ in evidence.job.said("scheduler_kill") if event.name == "NODE_FAIL")

@@ -20,6 +20,7 @@ from tests.support.wait import until
 
 PRELOAD = "/usr/lib/x86_64-linux-gnu/umad2sim/libumad2sim.so"
 TOOLS = "/usr/sbin:/usr/bin:/sbin:/bin"
+DISCOVERS = ("ibnetdiscover", "iblinkinfo", "ibqueryerrors")
 # Listing is what makes the preloaded library lay its files out, below the working folder.
 COPY = """import os, shutil
 os.listdir("/sys/class/infiniband")
@@ -95,26 +96,38 @@ class Fabric:
         until(lambda: (self.folder / "ibsim.log").read_bytes().count(b"sim>") > before, 10, f"ibsim to do {command}")
 
     def tool_path(self, hca: str) -> Path:
-        """A folder with an `ibnetdiscover` that takes part as this adapter: for the PATH of a collector."""
+        """A folder with tools that take part as this adapter: for the PATH of a collector."""
         place = self.folder / f"as-{re.sub('[^a-z0-9]', '-', hca)}"
         place.mkdir(exist_ok=True)
-        program = place / "ibnetdiscover"
+        for name, script in self.tools(hca, place).items():
+            (place / name).write_text(script)
+            (place / name).chmod(0o755)
+        return place
+
+    def tools(self, hca: str, place: Path) -> dict[str, str]:
+        """Scripts that are the real tools, taking part as this adapter; `place` is where they lay out its files."""
         words = " ".join(
             f"{name}={shlex.quote(self.env(hca)[name])}" for name in ("IBSIM_SOCKNAME", "SIM_HOST", "LD_PRELOAD")
         )
-        program.write_text(f'#!/bin/sh\ncd {shlex.quote(str(place))}\n{words} exec /usr/sbin/ibnetdiscover "$@"\n')
-        program.chmod(0o755)
-        return place
+        return {
+            name: f'#!/bin/sh\ncd {shlex.quote(str(place))}\n{words} exec /usr/sbin/{name} "$@"\n' for name in DISCOVERS
+        }
 
     def ports_text(self, hcas: dict[str, str]) -> str:
         """{name on the node: adapter} -> what ib.ports would bring: the files that the simulator lays out for each."""
-        blocks = []
+        return "".join(
+            f"==> /sys/class/infiniband/{name}/{path} <==\n{(place / path).read_text().strip()}\n\n"
+            for name, place in self.ports_files(hcas).items()
+            for path in (*OF_HCA, *(f"ports/1/{file}" for file in OF_PORT))
+        )
+
+    def ports_files(self, hcas: dict[str, str]) -> dict[str, Path]:
+        """{name on the node: adapter} -> the folder of that adapter as the simulator lays it out now."""
+        found = {}
         for name, hca in hcas.items():
             place = self.folder / f"sys-{name}"
             place.mkdir(exist_ok=True)
             program = [sys.executable, "-I", "-c", COPY]
             subprocess.run(program, cwd=place, env=self.env(hca), check=True, timeout=20, capture_output=True)
-            for path in (*OF_HCA, *(f"ports/1/{file}" for file in OF_PORT)):
-                text = (place / "ibsim0" / path).read_text().strip()
-                blocks.append(f"==> /sys/class/infiniband/{name}/{path} <==\n{text}\n\n")
-        return "".join(blocks)
+            found[name] = place / "ibsim0"
+        return found

@@ -221,12 +221,14 @@ def _rising(evidence: Evidence, ports: Ports, view: PortView, own: dict[int, int
 
 def _swept(evidence: Evidence, ports: Ports) -> Iterator[Hypothesis]:
     """One look at a whole fabric, in which one cable has counted far more than all others: on either of its ends."""
-    sets = [one for seen in evidence.of("ib.counters") for one in seen.facts.sets if one.kind == "guid"]
-    if not sets or len(sets) != sum(len(seen.facts.sets) for seen in evidence.of("ib.counters")):
+    swept = any(seen.facts.sets for seen in evidence.of("ib.fabric_errors"))
+    if not swept or any(seen.facts.sets for seen in evidence.of("ib.counters")):
         return
     counts = {id(view): sum(look.counters.get(name) or 0 for look in view.looks[-1:] for name in HARD)
               for view in ports.views.values()}  # fmt: skip
     bad = [view for view in ports.views.values() if counts[id(view)] >= THOUSANDS]
+    if any(view.known(*HARD) for view in bad):  # at a second look nothing had risen
+        return
     rest = sum(count for count in counts.values() if count < THOUSANDS)
     cables = {(one.node, one.hca, one.switch, one.port) for one in map(ports.adapter_of, bad)}
     if len(cables) == 1 and rest * TIMES < counts[id(bad[0])]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from probes.catalog._rdma_resources import FULL
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom
@@ -27,7 +28,6 @@ _USED_UP = re.compile(
 )  # fmt: skip
 USED_UP = (11, 16, 24, 28)  # errno(3): EAGAIN, EBUSY, EMFILE, ENOSPC
 ENOUGH = 2**36  # bytes; judgement: a rank that may lock 64 GiB is not held by this limit
-FULL = 0.95  # of the adapter's queue pairs; judgement: some are reserved
 MANY = 10_000  # queue pairs; judgement: a training node uses some thousands
 _NAMED = re.compile(r"([\w.-]{2,60})(?: on \S{1,80})? has [\d,]{1,12} of [\d,]{1,12} queue pairs")
 SAID = ("nccl_warn", "nccl_error", "traceback", "bootstrap")
@@ -69,7 +69,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         return
     yield from _low_alone(evidence)
     if full:
-        homes = {seen.ref: seen.node for probe in ("host.kernel_log", "host.settings") for seen in evidence.of(probe)}
+        homes = {seen.ref: seen.node for seen in evidence.of("host.kernel_log", "host.settings", "ib.resources")}
         yield _pairs(evidence, [], {homes.get(one.reading, "") for one in full}, ["pair_table_full_alone"], full)
 
 
@@ -194,7 +194,7 @@ def _tables(evidence: Evidence, nodes: set[str]) -> tuple[list[Reason], list[Rea
     """Adapters whose queue pairs are all in use, and those with very many where nobody told how many they may have."""
     used: dict[tuple[str, str], tuple[int, str]] = {}
     most: dict[tuple[str, str], int] = {}
-    for seen in evidence.of("host.settings"):
+    for seen in evidence.of("host.settings", "ib.resources"):
         for key, value in seen.facts.resources.items():
             hca, _, what = key.partition(" ")
             if what == "qp":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from probes.intake.tools._ports import COUNTERS
+from probes.catalog._ib_names import COUNTERS
 from probes.reference import rows
 
 _SYSFS = frozenset(row["name"] for row in rows("ib_counters")) | frozenset(COUNTERS.values())

@@ -4,34 +4,23 @@ were kept; and `rdma resource show qp`, one line for each queue pair in use."""
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from probes.catalog._net_facts import Settings
-from probes.core import clean
+from probes.catalog._rdma_resources import MOST, PAIR, at_most, in_use
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
 from probes.intake.tools.limits import quiet
 
 _HCA = re.compile(r"^hca_id:\s{1,8}(\S{1,64})", re.M)
-_MOST = re.compile(r"^\s{0,16}(?:hca_id:\s{1,8}(?P<hca>\S{1,64})|max_qp:\s{1,16}(?P<most>\d{1,12}))\s*$", re.M)
-_PAIR = re.compile(r"^link ([\w.-]{1,60})(?:/\d{1,3}|/-)? lqpn \d{1,10} ", re.M)
 
 
 def fits(head: str, name: str) -> bool:
-    asked = "max_qp" in name and any(one["most"] for one in _MOST.finditer(head[:4096]))  # grep left one line
-    return bool(_HCA.search(head) and "max_qp:" in head) or bool(_PAIR.search(head)) or asked
+    asked = "max_qp" in name and any(one["most"] for one in MOST.finditer(head[:4096]))  # grep left one line
+    return bool(_HCA.search(head) and "max_qp:" in head) or bool(PAIR.search(head)) or asked
 
 
 def read(text: str) -> Settings:
-    resources: dict[str, int] = {}
-    hca = ""
-    for one in _MOST.finditer(text[:4_194_304]):
-        if one["hca"]:
-            hca = clean(one["hca"])
-        else:
-            resources[f"{hca} max_qp"] = int(one["most"])
-    for name, used in Counter(_PAIR.findall(text)).items():
-        resources[f"{clean(name)} qp"] = used
+    resources = at_most(text) | in_use(text)
     if not resources:
         raise refuse("a line 'max_qp:' below an adapter", text)
     return Settings(resources=resources)

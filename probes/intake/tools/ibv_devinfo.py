@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from probes.catalog._ib_facts import IbPorts, Port
+from probes.catalog._ib_names import speed_of
 from probes.core import lines_of
 from probes.intake.tools import Tool
-from probes.intake.tools._ports import node_facts, port, speed_of
+from probes.intake.tools._ports import node_facts, port
 from probes.intake.tools._text import host_in, number, refuse, whole
 
 _HCA = re.compile(r"^hca_id:\s{1,8}(\S{1,64})", re.M)

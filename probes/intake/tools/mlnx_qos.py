@@ -1,11 +1,11 @@
-"""mlnx_qos, `dcb pfc show` and `dcb app`, lldptool's PFC: which priorities are without loss, and what is trusted."""
+"""mlnx_qos, dcb and lldptool's PFC: which priorities are without loss, what is trusted, which buffers they have."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from probes.catalog._net_facts import Links, NetLink
-from probes.catalog._net_qos import ENABLED, NAMED, flow_control
+from probes.catalog._net_qos import ENABLED, NAMED, OF_DCB, flow_control
 from probes.core import lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
@@ -16,7 +16,7 @@ def fits(head: str, name: str) -> bool:
     known = (
         "PFC configuration:" in head or "Priority trust state:" in head or "prio-pfc" in head or '"prio_pfc"' in head
     )
-    return known or any(ENABLED.match(line) for line in lines_of(head[:8192], 200))
+    return known or bool(OF_DCB.search(head[:8192])) or any(ENABLED.match(line) for line in lines_of(head[:8192], 200))
 
 
 def read(text: str) -> Links:

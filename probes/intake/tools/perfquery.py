@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from probes.catalog._ib_names import COUNTERS
 from probes.catalog._net_facts import Counters, CounterSet
 from probes.core import Finding, lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._counter_sets import Where, is_switch, rate_in, seen_in
-from probes.intake.tools._ports import COUNTERS
 from probes.intake.tools._text import host_in, looks, refuse, whole
 
 _HEAD = re.compile(

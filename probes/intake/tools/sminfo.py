@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from probes.catalog._net_facts import Settings
+from probes.catalog._rdma_resources import SUMMARY, in_use
 from probes.core import clean
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
@@ -16,19 +17,15 @@ _SM = re.compile(
     re.M,
 )
 _NONE = re.compile(r"(?:ibpanic|sminfo): [^\n]{0,80}(?:failed|iberror|can't|could not)[^\n]{0,120}", re.I)
-_RESOURCE = re.compile(r"^\d{1,4}: ([\w.-]{1,60}): ((?:(?:pd|cq|qp|cm_id|mr|ctx|srq) \d{1,10} ?){1,10})", re.M)
 
 
 def fits(head: str, name: str) -> bool:
-    return bool(_SM.search(head) or _RESOURCE.search(head) or ("sminfo" in head[:400] and _NONE.search(head[:2000])))
+    return bool(_SM.search(head) or SUMMARY.search(head) or ("sminfo" in head[:400] and _NONE.search(head[:2000])))
 
 
 def read(text: str) -> Settings:
     """`sm_state` is "none" where the tool could not reach any."""
-    resources: dict[str, int] = {}
-    for hca, rest in _RESOURCE.findall(text):
-        words = rest.split()
-        resources |= {f"{clean(hca)} {key}": int(value) for key, value in zip(words[::2], words[1::2], strict=False)}
+    resources = in_use(text)
     if found := _SM.search(text):
         return Settings(sm_lid=int(found[1]), sm_state=clean(found[2]), resources=resources)
     if _NONE.search(text[:4000]):
