@@ -51,7 +51,8 @@ SUITES = {
     for suite in (
         Suite("capture", "what may vanish, from every node", (
             "rank.map", "rank.process", "rank.flight_recorder", "rank.stack", "rank.log", "rank.env", "nccl.ras",
-            "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
+            "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.amd",
+            "gpu.state"), 18.0),
         Suite("triage", "how the machine is set up, to compare along the job", (
             "host.pci", "host.aer_counters", "host.versions", "host.settings", "host.boots", "host.hardware_log",
             "net.links", "ib.counters", "rank.sockets", "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
@@ -61,7 +62,7 @@ SUITES = {
             "host.clock", "host.kernel_log", "host.load", "host.storage", "host.pci", "host.aer_counters",
             "host.versions", "host.settings", "host.boots", "host.hardware_log"), 10.0),
         Suite("gpu", "the GPUs and what the kernel says of them", (
-            "host.pci", "host.aer_counters", "host.kernel_log", "gpu.state", "gpu.topo", "gpu.nvlink",
+            "host.pci", "host.aer_counters", "host.kernel_log", "gpu.amd", "gpu.state", "gpu.topo", "gpu.nvlink",
             "gpu.fabric_manager"), 20.0),
         Suite("fabric", "one node's ports, and the fabric as that node sees it",
             ("ib.ports", "ib.counters", "net.links", "ib.fabric"), 26.0),

@@ -71,6 +71,7 @@ class Gpu:
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     pcie_replays: int | None = None  # packets sent again over PCIe, since the driver loaded
+    vbios: str | None = None  # version of the firmware on the board; only where sysfs tells it
     pids: tuple[int, ...] = ()  # compute processes, in the node's own PID namespace
     fabric_state: str | None = None  # not supported, not started, in progress, completed
     fabric_status: str | None = None  # success, or an error in words
