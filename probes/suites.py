@@ -55,7 +55,8 @@ SUITES = {
             "gpu.state"), 18.0),
         Suite("triage", "how the machine is set up, to compare along the job", (
             "host.pci", "host.aer_counters", "host.versions", "host.settings", "host.boots", "host.hardware_log",
-            "net.links", "ib.counters", "rank.sockets", "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
+            "net.links", "ib.counters", "rank.sockets", "nccl.topology", "gpu.topo", "gpu.nvlink",
+            "gpu.fabric_manager"), 14.0),
         Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
