@@ -18,7 +18,12 @@ from probes.diagnosis.gpus import GPU_PROBES, gpu_states
 
 MOST, NAMED = 24, 4  # differences that are told, nodes that are named of each value
 PEERMEM = ("nvidia_peermem", "nv_peer_mem")
-WORDS = {"driver": "NVIDIA driver", "driver library": "driver library", "torch": "PyTorch"}
+WORDS = {
+    "driver": "NVIDIA driver",
+    "driver library": "driver library",
+    "driver kind": "kind of NVIDIA driver",
+    "torch": "PyTorch",
+}
 
 
 @dataclass(frozen=True, slots=True)
