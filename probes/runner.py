@@ -30,6 +30,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 MARK = "@golden15 "
 PROTOCOL = 1
 GRACE_S = 0.5  # between SIGKILL and calling a child hung: a killed process that can die does so in milliseconds
+# memfd_create(2) for Pythons before 3.8, which cannot call it: arch/*/include/uapi/asm/unistd.h.
+MEMFD_CREATE = {"x86_64": 319, "aarch64": 279, "ppc64le": 360, "s390x": 350}
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 try:  # prctl is how children die with their parent; some minimal Pythons have no ctypes
@@ -620,6 +622,10 @@ def _scratch() -> int:
     """A file without a name: memory where the kernel can, so that a full disk does not stop the evidence."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("golden15", 0)
+    number = MEMFD_CREATE.get(os.uname()[4])
+    made = _libc.syscall(number, b"golden15", 0) if _libc and number else -1
+    if made >= 0:
+        return int(made)
     for folder in ("/dev/shm", "/run", None):
         try:
             with tempfile.TemporaryFile(dir=folder) as handle:

@@ -51,11 +51,12 @@ SUITES = {
     for suite in (
         Suite("capture", "what may vanish, from every node", (
             "rank.map", "rank.process", "rank.flight_recorder", "rank.stack", "rank.log", "rank.env", "nccl.ras",
-            "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.state"), 18.0),
+            "host.clock", "host.kernel_log", "host.load", "host.storage", "ib.ports", "gpu.amd",
+            "gpu.state"), 18.0),
         Suite("triage", "how the machine is set up, to compare along the job", (
             "host.pci", "host.aer_counters", "host.versions", "host.settings", "host.services", "host.boots",
             "host.hardware_log", "host.bmc_log", "net.links", "ib.counters", "ib.resources", "rank.sockets",
-            "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
+            "nccl.topology", "gpu.topo", "gpu.nvlink", "gpu.fabric_manager"), 14.0),
         Suite("scan", "which jobs run where?", ("rank.map",), 8.0),
         Suite("check", "can this node be asked at all?", ("host.access", "host.clock"), 6.0),
         Suite("host", "the machine itself", (
@@ -63,7 +64,7 @@ SUITES = {
             "host.versions", "host.settings", "host.services", "host.boots", "host.hardware_log", "host.bmc_log"),
             14.0),
         Suite("gpu", "the GPUs and what the kernel says of them", (
-            "host.pci", "host.aer_counters", "host.kernel_log", "gpu.state", "gpu.topo", "gpu.nvlink",
+            "host.pci", "host.aer_counters", "host.kernel_log", "gpu.amd", "gpu.state", "gpu.topo", "gpu.nvlink",
             "gpu.fabric_manager"), 20.0),
         Suite("fabric", "one node's ports, and the fabric as that node sees it",
             ("ib.ports", "ib.counters", "ib.resources", "net.links", "ib.fabric", "ib.fabric_errors"), 46.0),
@@ -72,7 +73,7 @@ SUITES = {
             ("rank.flight_recorder", "rank.stack", "rank.profiles"), 24.0, attaches=("py-spy",)),
         Suite("verify", "does training advance, and is what was mended well?", (
             "rank.map", "rank.process", "rank.flight_recorder", "rank.log", "host.clock", "host.kernel_log",
-            "host.load", "ib.ports", "gpu.state"), 18.0),
+            "host.load", "ib.ports", "gpu.amd", "gpu.state"), 18.0),
         Suite("dump", "ask each rank, once, to write its flight recorder", ("rank.flight_recorder_trigger",), 14.0),
         Suite("ranks", "the training processes and how they stand", (
             "rank.map", "rank.process", "rank.env", "rank.sockets", "rank.log", "nccl.ras"), 12.0),

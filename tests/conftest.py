@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.control_groups import MakeGroup, control_groups
 from tests.support.postgres import postgres
 from tests.support.redis_server import redis_server
 from tests.support.server import Golden15
@@ -95,6 +96,13 @@ def data_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="g15-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def group() -> Iterator[MakeGroup]:
+    """Makes control groups with limits; they are gone at the end of the test."""
+    with control_groups() as make:
+        yield make
 
 
 @pytest.fixture

@@ -431,6 +431,34 @@ def test_a_module_that_one_node_lacks_is_the_direct_path(tmp_path: Path) -> None
     assert found.probability < 0.9  # dma-buf does without it
 
 
+NVRM = "NVRM version: NVIDIA UNIX {}Kernel Module{}  570.133.20  Release Build  (dvs-builder@U22)\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernel", "nccl", "accused"),
+    [
+        ("open", "6.8.0-60-generic", "2.21.5", False),
+        ("closed", "6.8.0-60-generic", "2.21.5", True),
+        ("open", "5.4.0-216-generic", "2.21.5", True),
+        ("open", "6.8.0-60-generic", "2.12.10", True),
+    ],
+)
+def test_a_node_whose_driver_has_dma_buf_needs_no_module(
+    tmp_path: Path, kind: str, kernel: str, nccl: str, accused: bool
+) -> None:
+    lack = "Module                  Size  Used by\nnvidia              56717312  2 nvidia_uvm\n"
+    files = {f"{node}/lsmod.txt": lack + "nvidia_peermem         16384  0\n" * (node != "gpu-03") for node in NODES}
+    files["gpu-03/version"] = NVRM.format(*(("Open ", " for x86_64") if kind == "open" else ("x86_64 ", "")))
+    files["gpu-03/proc-version.txt"] = f"Linux version {kernel} (buildd@lcy02) (gcc-13) #63-Ubuntu SMP\n"
+    files["gpu-03/pip.txt"] = f"nvidia-nccl-cu12=={nccl}\ntorch==2.6.0\n"
+    found = told(tmp_path, files)
+    assert (found.share("ib.gpudirect_off") > 0.5) is accused, found.diagnosis.ranked[:3]
+    if not accused:
+        log = begins(*NO_GDR)
+        off = told(tmp_path / "off", {**files, "gpu-03/log.txt": log})
+        assert off.share("ib.gpudirect_off") > found.share("ib.gpudirect_off"), "NCCL itself says that it is off"
+
+
 def test_a_filter_that_drops_the_port_of_the_store_is_named(tmp_path: Path) -> None:
     rules = (
         "Chain INPUT (policy ACCEPT 1209 packets, 80K bytes)\n"

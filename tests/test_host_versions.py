@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
@@ -73,14 +74,30 @@ def test_what_a_rank_holds_and_what_the_node_loads_are_named(rank: Path, tmp_pat
         "/proc/driver/nvidia/version": str(tmp_path / "nvidia"),
         "/usr/lib64": str(library),
         "/sys/class/infiniband": str(tmp_path / "ib"),
+        "/proc/config.gz": str(tmp_path / "config.gz"),
     }
+    (tmp_path / "config.gz").write_bytes(gzip.compress(b"# Linux\nCONFIG_DMA_SHARED_BUFFER=y\nCONFIG_X=m\n"))
     found = dict(told(python, places).found)
     assert found.pop("kernel") == os.uname().release
     found.pop("driver module file", None)
     assert found == {
         "driver": "550.90.07", "driver library": "550.54.15", "firmware of MT_0000000838": "28.39.2048",
-        "torch": "2.5.1+cu124", "CUDA runtime": "12.4", "NCCL": "2.21.5",
+        "torch": "2.5.1+cu124", "CUDA runtime": "12.4", "NCCL": "2.21.5", "driver kind": "open kernel module",
+        "dma-buf": "built in",
     }  # fmt: skip
+
+
+def test_a_closed_driver_and_a_kernel_without_dma_buf_are_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "nvidia").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 2024\n")
+    (tmp_path / f"config-{os.uname().release}").write_text("# Linux\n# CONFIG_DMA_SHARED_BUFFER is not set\n")
+    places = {
+        "/proc/driver/nvidia/version": str(tmp_path / "nvidia"),
+        "/boot/config-": str(tmp_path / "config-"),
+        "/proc/config.gz": str(tmp_path / "none"),
+    }
+    found = told(sys.executable, places).found
+    assert (found["driver kind"], found["dma-buf"]) == ("closed kernel module", "not built in")
+    assert "dma-buf" not in told(sys.executable, {**places, "/boot/config-": str(tmp_path / "none")}).found
 
 
 def reading(node: str, **versions: str) -> Reading:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
 from probes import catalog, suites
 from tests.support.asking import ask, nothing_left
+from tests.support.control_groups import MakeGroup
 from tests.support.sshd_nodes import Lab
-from tests.support.wait import until
 
 pytestmark = pytest.mark.needs_root
 TRIAGE = suites.SUITES["triage"]
@@ -62,41 +59,7 @@ def test_a_login_at_its_limit_of_processes_still_tells_what_there_is_room_for(la
     tells_what_there_is_room_for(lab, "crowded")
 
 
-def control_group(controller: str, name: str) -> Path:
-    """A control group of this machine with that controller, of either version; skips where none can be made."""
-    root = Path("/sys/fs/cgroup")
-    place = root / name if (root / "cgroup.controllers").exists() else root / controller / name
-    try:
-        place.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error.strerror}")
-    return place
-
-
-@pytest.fixture
-def group(request: pytest.FixtureRequest) -> Iterator[Callable[[str, Mapping[str, str]], Path]]:
-    """Makes a control group with limits: names of files, the first that is there counts."""
-    made: list[Path] = []
-
-    def make(controller: str, limits: Mapping[str, str]) -> Path:
-        place = control_group(controller, f"golden15-{os.getpid()}-{controller}")
-        made.append(place)
-        there = {file: value for file, value in limits.items() if (place / file).exists()}
-        if not there:
-            pytest.skip(f"this machine has no controller {controller}")
-        for file, value in there.items():
-            (place / file).write_text(value)
-        return place
-
-    yield make
-    for place in made:
-        until(lambda place=place: not (place / "cgroup.procs").read_text(), 20, "the group to be empty")
-        place.rmdir()
-
-
-def test_a_node_whose_control_group_is_full_of_processes_still_answers(
-    lab: Lab, group: Callable[[str, Mapping[str, str]], Path]
-) -> None:
+def test_a_node_whose_control_group_is_full_of_processes_still_answers(lab: Lab, group: MakeGroup) -> None:
     """pids.max counts all processes of the group, root's too: three besides sshd's own."""
     place = group("pids", {"pids.max": "6"})
     lab.start("full", mounts=f"echo 0 > {place}/cgroup.procs")
@@ -104,9 +67,7 @@ def test_a_node_whose_control_group_is_full_of_processes_still_answers(
     lab.stop(lab.nodes["full"])
 
 
-def test_a_node_at_its_limit_of_cpu_tells_all_in_time(
-    lab: Lab, group: Callable[[str, Mapping[str, str]], Path]
-) -> None:
+def test_a_node_at_its_limit_of_cpu_tells_all_in_time(lab: Lab, group: MakeGroup) -> None:
     """A quarter of a CPU for the whole node."""
     place = group("cpu", {"cpu.max": "25000 100000", "cpu.cfs_quota_us": "25000"})
     lab.start("slow", mounts=f"echo 0 > {place}/cgroup.procs")

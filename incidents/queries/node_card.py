@@ -9,6 +9,7 @@ from typing import Any
 from incidents.models import Incident, Reading
 from incidents.queries.topology import TopologyPage
 from probes.core import clean
+from probes.diagnosis.gpus import GPU_PROBES
 from probes.topology import STATES, PortState
 from probes.topology.sources import is_up
 
@@ -65,12 +66,14 @@ def card(incident: Incident, page: TopologyPage, node: str, chosen: str = "") ->
     readings = {
         row.probe: row
         for row in Reading.objects.filter(run__incident=incident, node__name=node).best()
-        if row.probe in ("gpu.state", "rank.map", "ib.ports", "host.kernel_log")
+        if row.probe in (*GPU_PROBES, "rank.map", "ib.ports", "host.kernel_log")
     }
     order = list(STATES)
     one = next((port for port in ports if _key(port) == chosen), None)
     one = one or max(ports, key=lambda port: (port.state != "not known", order.index(port.state)), default=None)
-    gpus = _gpus(readings.get("gpu.state"), readings.get("rank.map"))
+    told = (readings[probe] for probe in GPU_PROBES if probe in readings and readings[probe].facts)
+    state = next(told, readings.get(GPU_PROBES[0]))
+    gpus = _gpus(state, readings.get("rank.map"))
     hcas = [_hca(i, port, port is one) for i, port in enumerate(ports)]
     latest = {name: row.pk for name, row in readings.items()}
     if node in page.seen.readings:
@@ -81,7 +84,7 @@ def card(incident: Incident, page: TopologyPage, node: str, chosen: str = "") ->
         gpus=gpus,
         hcas=hcas,
         leaves=[_leaf(i, port) for i, port in enumerate(ports)],
-        gpus_said="" if gpus else _why_no_gpus(readings.get("gpu.state")),
+        gpus_said="" if gpus else _why_no_gpus(state),
         hcas_said="" if hcas else "No InfiniBand or RoCE port of it is known.",
         cable=_cable(one, page.view.comparable and one.port.leaf not in page.view.unswept) if one else [],
         here=one.port.name if one else "",

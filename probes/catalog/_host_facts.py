@@ -25,7 +25,8 @@ class Boots:
 @dataclass(frozen=True, slots=True)
 class Versions:
     """Component -> version, as the node's tools print them. "driver" is the loaded module; "driver library" what
-    programs load; "driver module file" what is on disk and would be loaded at the next boot."""
+    programs load; "driver module file" what is on disk and would be loaded at the next boot; "driver kind" whether
+    the loaded module is NVIDIA's open or closed one; "dma-buf" whether the kernel was built with it."""
 
     found: Mapping[str, str]
 

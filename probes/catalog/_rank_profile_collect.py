@@ -13,7 +13,6 @@ newer than Python 3.6 but annotations.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 
 from probes.catalog import _rank_stack_collect
@@ -22,6 +21,10 @@ from probes.runner import isolate, need_ranks, process_state, sh, which
 MOST = 16  # ranks: those of one node, and as many again
 SECONDS, RATE = 3, 100
 OUT_BYTES = 1048576
+# What sudo is asked for, as sudoers(5) matches it: nothing but its error output can be written to.
+RECORD = (
+    f"^record --nonblocking --format raw --rate {RATE} --duration {SECONDS} --output /dev/stderr --pid [0-9]+( --gil)?$"
+)
 
 
 def collect() -> Mapping[str, str]:
@@ -63,15 +66,13 @@ def _samples_of(pid: int, path: str, had: bool, lock: bool) -> Callable[[], str]
             "--output", "/dev/stderr", "--pid", str(pid)] + (["--gil"] if lock else [])  # fmt: skip
         denied = _rank_stack_collect.DENIED
         try:
-            code, out, err = sh(command, OUT_BYTES)
+            code, out, err = _rank_stack_collect.as_may_be(command, OUT_BYTES)
         except OSError as error:  # made for another kind of processor
             return json.dumps({"why": f"py-spy cannot be run here: {error.strerror}", "text": ""})
-        if code and os.getuid() != 0 and any(word in err for word in denied) and which("sudo"):
-            code, out, err = sh(["sudo", "-n"] + command, OUT_BYTES)
         if code == 0:
             return json.dumps({"why": "", "text": err})
         if any(word in err for word in denied):
-            return json.dumps({"why": _rank_stack_collect.MAY_NOT, "text": ""})
+            return json.dumps({"why": _rank_stack_collect.may_not(spy, RECORD), "text": ""})
         return json.dumps({"why": f"py-spy: {err.strip()[:240]}", "text": ""})
 
     return work

@@ -30,7 +30,8 @@ ALL_S = 12.0
 MOST_THREADS, MOST_FRAMES = 128, 100
 SPY_BYTES = 8388608  # py-spy's own JSON: 300 bytes per frame
 NOT_HAD = "neither on PATH nor sent; looked for beside each rank's Python"
-MAY_NOT = "py-spy may not read its memory. Allow: root, CAP_SYS_PTRACE, or py-spy by sudo -n for this login"
+# What sudo is asked for, as sudoers(5) since sudo 1.9.10 matches it: a `*` would let through what writes files as root.
+DUMP = "^dump --nonblocking --json --pid [0-9]+$"
 DENIED = ("Permission denied", "Permission Denied", "Operation not permitted", "os error 13", "os error 1)")
 
 
@@ -159,11 +160,9 @@ def _spy(path: str, pid: int) -> tuple[list[dict[str, Any]], str]:
     """(threads, ""), or ([], why not)."""
     arguments = [path, "dump", "--nonblocking", "--json", "--pid", str(pid)]
     try:
-        code, out, err = sh(arguments, SPY_BYTES)
+        code, out, err = as_may_be(arguments, SPY_BYTES)
     except OSError as error:  # made for another kind of processor
         return [], f"py-spy cannot be run here: {error.strerror}"
-    if code and os.getuid() != 0 and any(word in err for word in DENIED) and which("sudo"):
-        code, out, err = sh(["sudo", "-n"] + arguments, SPY_BYTES)
     if code == 0:
         try:
             found = json.loads(out)
@@ -173,11 +172,42 @@ def _spy(path: str, pid: int) -> tuple[list[dict[str, Any]], str]:
     if not process_state(pid)[0]:
         return [], "it ended while it was looked at"
     if any(word in err for word in DENIED):
-        return [], MAY_NOT
+        return [], may_not(path, DUMP)
     if code == 127:
         return [], f"py-spy cannot be run here: {err[:120]}"
     said = [line.strip() for line in err.splitlines() if line.startswith(("Error", "    "))]
     return [], "py-spy: " + "; ".join(said)[:240]
+
+
+def as_may_be(arguments: list[str], limit: int) -> tuple[int, str, str]:
+    """Run py-spy, and once more by sudo where it may not read the process. What sudo says of itself is not kept."""
+    told = sh(arguments, limit)
+    installed = not arguments[0].startswith("/proc/")  # what was sent is in our memory: sudo cannot start it
+    if told[0] and os.getuid() != 0 and any(word in told[2] for word in DENIED) and installed and which("sudo"):
+        again = sh(["sudo", "-n"] + arguments, limit)
+        if again[0] == 0 or not again[2].startswith("sudo: "):
+            return again
+    return told
+
+
+def may_not(path: str, line: str) -> str:
+    """Why py-spy may not look at a process of a rank, and what to allow. `line`: its arguments, for sudoers."""
+    import pwd
+
+    try:
+        scope = read("/proc/sys/kernel/yama/ptrace_scope", 16).strip()
+    except OSError:
+        scope = "0"
+    why = f" (kernel.yama.ptrace_scope is {scope})" if scope != "0" else ""
+    if os.getuid() == 0:
+        return f"py-spy may not read its memory{why}. Allow: CAP_SYS_PTRACE, which this root has not"
+    if path.startswith("/proc/"):
+        return f"py-spy may not read its memory{why}. Allow: a login as root, or py-spy installed and a line in sudoers"
+    try:
+        user = pwd.getpwuid(os.getuid())[0]
+    except KeyError:
+        user = f"#{os.getuid()}"
+    return f"py-spy may not read its memory{why}. Allow in sudoers: {user} ALL=(root) NOPASSWD: {path} {line}"
 
 
 def _thread(one: Mapping[str, Any]) -> dict[str, Any]:

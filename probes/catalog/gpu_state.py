@@ -12,18 +12,17 @@ Errors   ParseError when a GPU's block is cut or garbled, naming the GPU and the
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from probes.catalog import _gpu_ladder, _gpu_library
 from probes.catalog._collected import as_object
+from probes.catalog._gpu_bus import ALL_ONES, add_pci, numbered, silent
 from probes.catalog._gpu_collect import collect
 from probes.catalog._gpu_facts import LOST, RESET, RISES, Gpu, GpuState, bus_id, by_bus_id
 from probes.catalog._gpu_nvml import WHOLE_NODE, error_words, nvml
 from probes.catalog._gpu_smi import smi
 from probes.core import Finding, ParseError, Probe, Severity, clean, sections
 
-ALL_ONES = 63  # the width field of a PCIe link status register that reads all ones: nothing answers on the bus
 # nvml.h on the reason HW Slowdown: "reducing the core clocks by a factor of 2 or more".
 SLOWED = 0.5
 HELD_DOWN = ("hw_power_brake_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown")
@@ -54,12 +53,12 @@ def parse(text: str) -> GpuState:
         elif name == "golden15/silent all":
             problem = f"nvidia-smi did not answer: {as_object(part, name).get('why', '')}"
         elif kind == "golden15/silent":
-            gpus[bus_id(bus)] = _silent(bus_id(bus), as_object(part, name))
+            gpus[bus_id(bus)] = silent(bus_id(bus), as_object(part, name))
         known = known or name.startswith(("nvidia-smi -q", "golden15/"))
     if not known:
         raise ParseError(f"expected nvidia-smi -q or the collector's sections, found {clean(', '.join(parts))[:80]!r}")
-    on_pci = _add_pci(gpus, parts["golden15/pci"]) if "golden15/pci" in parts else None
-    ordered = _numbered(sorted(gpus.values(), key=by_bus_id), attached if on_pci is None else None)
+    on_pci = add_pci(gpus, parts["golden15/pci"], "golden15/pci") if "golden15/pci" in parts else None
+    ordered = numbered(sorted(gpus.values(), key=by_bus_id), attached if on_pci is None else None)
     return GpuState(driver, ordered, attached, on_pci, problem)
 
 
@@ -74,46 +73,6 @@ def _one(text: str, bus: str) -> tuple[str | None, int | None, Gpu]:
             return driver, attached, gpu
     others = ", ".join(gpu.bus_id for gpu in found) or "none"
     raise ParseError(f"nvidia-smi -q -i {bus}: expected this GPU, found {others}")
-
-
-def _silent(bus: str, told: Mapping[str, object]) -> Gpu:
-    why, outcome, state, wchan = (clean(str(told.get(key) or ""))[:200] for key in ("why", "outcome", "state", "wchan"))
-    why = f"did not answer: {why}" if outcome in ("hung", "timeout") else why or "did not answer"
-    return Gpu(bus, answered=False, silence=why, outcome=outcome, state=state, wchan=wchan)
-
-
-def _add_pci(gpus: dict[str, Gpu], text: str) -> int:
-    """Add the GPUs on the bus that were not asked, and what the bus says of those that did not answer."""
-    rows = as_object(text, "golden15/pci").get("gpus")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ParseError("golden15/pci: expected a list of GPUs")
-    for row in rows:
-        bus, driver = bus_id(str(row.get("bus_id"))), clean(str(row.get("driver") or ""))
-        gpu = gpus.get(bus)
-        if gpu is None:
-            silence = f"not asked: it is bound to {driver}" if driver else "not asked: no driver is bound to it"
-            gpu = Gpu(bus, answered=False, silence=silence, outcome="skipped")
-        width, width_max = (int(w) if (w := str(row.get(key))).isdecimal() else None for key in ("width", "width_max"))
-        if not gpu.answered:
-            gpu = dataclasses.replace(gpu, pcie_width=width, pcie_width_max=width_max)
-        gpus[bus] = gpu
-    return len(rows)
-
-
-def _numbered(gpus: list[Gpu], attached: int | None) -> tuple[Gpu, ...]:
-    """The driver numbers GPUs by bus id. Nothing is guessed when only some of the attached GPUs are shown, as
-    a single one may be that was cut out of more."""
-    if (attached is None and len(gpus) == 1) or (attached is not None and len(gpus) < attached):
-        return tuple(gpus)
-    taken = {gpu.index for gpu in gpus}
-    places = iter(range(len(gpus)))
-    numbered = []
-    for gpu in gpus:
-        place = None if gpu.outcome == "skipped" else next(places)
-        if gpu.index is None and place is not None and place not in taken:
-            gpu = dataclasses.replace(gpu, index=place)
-        numbered.append(gpu)
-    return tuple(numbered)
 
 
 def findings(state: GpuState) -> Iterator[Finding]:

@@ -3,7 +3,8 @@
 Source   /proc/driver/nvidia/version and /sys/module/nvidia/version (the loaded driver), the names of libcuda.so.* and
          libnvidia-ml.so.* that the loader's folders hold (what programs load), modinfo(8) (what the next boot loads),
          /proc/PID/maps of ranks and, in their own root, the folders of torch and NCCL beside what they mapped,
-         /sys/class/infiniband/*/fw_ver. No driver is asked and nothing is imported
+         /sys/class/infiniband/*/fw_ver; whether the kernel has dma-buf by /proc/config.gz or /boot/config-*. No driver
+         is asked and nothing is imported
 Units    none
 Shape    Versions: component -> version; "A and B" where ranks of one node differ
 Errors   ParseError when a line is not what the collector writes
@@ -26,6 +27,7 @@ MOST = 64
 def _collect() -> Mapping[str, str]:
     import os
     import re
+    import zlib
 
     rows: list[tuple[str, str]] = []
 
@@ -50,8 +52,19 @@ def _collect() -> Mapping[str, str]:
         whole = os.path.realpath(os.path.join(folder, start + ".1"))
         return os.path.basename(whole)[len(start) + 1 :] if os.path.exists(whole) else ""
 
+    def kernel_options(release: str) -> str:
+        """With which options the kernel was built; "" where neither file is there or may be read."""
+        try:
+            with open("/proc/config.gz", "rb") as handle:
+                return zlib.decompress(handle.read(1048576), 31).decode("ascii", "replace")
+        except (OSError, zlib.error):
+            return text("/boot/config-" + release, 1048576)
+
     loaded = re.search(r"Kernel Module(?: for \S+)? +(\d[\d.]+)", text("/proc/driver/nvidia/version"))
     add("driver", loaded.group(1) if loaded else text("/sys/module/nvidia/version").strip())
+    if loaded:
+        kind = "open" if "Open Kernel Module" in text("/proc/driver/nvidia/version") else "closed"
+        add("driver kind", kind + " kernel module")
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"):
         for start in ("libnvidia-ml.so", "libcuda.so"):
             found = of_library(folder, start)
@@ -61,6 +74,9 @@ def _collect() -> Mapping[str, str]:
         code, out, _ = sh(["modinfo", "-F", "version", "nvidia"], 4096)
         add("driver module file", out.strip() if code == 0 else "")
     add("kernel", os.uname()[2])
+    options = kernel_options(os.uname()[2])
+    if options:
+        add("dma-buf", "built in" if "\nCONFIG_DMA_SHARED_BUFFER=y" in options else "not built in")
     for name in sorted(names("/sys/class/infiniband"))[:32]:
         board = text(f"/sys/class/infiniband/{name}/board_id").strip()
         add(f"firmware of {board or 'an adapter'}", text(f"/sys/class/infiniband/{name}/fw_ver").strip())

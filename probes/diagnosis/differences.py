@@ -14,10 +14,16 @@ from typing import Any
 
 from probes.core import clean
 from probes.diagnosis.core import Evidence, Reason
+from probes.diagnosis.gpus import GPU_PROBES, gpu_states
 
 MOST, NAMED = 24, 4  # differences that are told, nodes that are named of each value
 PEERMEM = ("nvidia_peermem", "nv_peer_mem")
-WORDS = {"driver": "NVIDIA driver", "driver library": "driver library", "torch": "PyTorch"}
+WORDS = {
+    "driver": "NVIDIA driver",
+    "driver library": "driver library",
+    "driver kind": "kind of NVIDIA driver",
+    "torch": "PyTorch",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +53,14 @@ def differences_of(evidence: Evidence) -> tuple[Difference, ...]:
             if not seen.node:
                 continue
             for what, value in values_of(seen.facts):
-                told.setdefault((models.get(seen.node, ""), what), {}).setdefault(seen.node, (value, seen.ref))
+                told.setdefault((models.get(seen.node, ("", ""))[0], what), {}).setdefault(seen.node, (value, seen.ref))
     found = [_difference(what, nodes) for (_, what), nodes in told.items()]
     found.append(_difference("processes on GPUs that are no ranks", _no_ranks(evidence)))
     kinds: dict[str, list[str]] = {}
-    for node, model in models.items():
+    for node, (model, _) in models.items():
         kinds.setdefault(model, []).append(node)
     if len(kinds) > 1:
-        seats = {node: (model, f"{node}/gpu.state") for node, model in models.items()}
-        found.append(_difference("model of GPU", seats))
+        found.append(_difference("model of GPU", models))
     return tuple(sorted(filter(None, found), key=lambda one: (one.odd, one.what))[:MOST])
 
 
@@ -67,7 +72,7 @@ def _no_ranks(evidence: Evidence) -> dict[str, tuple[str, str]]:
         mine = {rank.pid for rank in seen.facts.ranks} | {one.pid for rank in seen.facts.ranks for one in rank.workers}
         ranks.setdefault(seen.node, set()).update(mine)
     found = {}
-    for seen in evidence.of("gpu.state"):
+    for seen in gpu_states(evidence):
         holders = {pid: gpu for gpu in seen.facts.gpus for pid in gpu.pids}
         mine = ranks.get(seen.node, set())
         if not mine & set(holders):
@@ -94,12 +99,13 @@ def _nodes(nodes: tuple[str, ...]) -> str:
     return f"{len(nodes)} nodes"
 
 
-def _models(evidence: Evidence) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for seen in evidence.of("gpu.state"):
+def _models(evidence: Evidence) -> dict[str, tuple[str, str]]:
+    """Node -> the model of its GPUs, and the reading that tells it."""
+    found: dict[str, tuple[str, str]] = {}
+    for seen in gpu_states(evidence):
         names = sorted({gpu.name for gpu in seen.facts.gpus if gpu.name})
         if seen.node and names:
-            found.setdefault(seen.node, " and ".join(names))
+            found.setdefault(seen.node, (" and ".join(names), seen.ref))
     return found
 
 
@@ -205,7 +211,7 @@ _OF: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
     "host.versions": _versions,
     "host.settings": _settings,
     "host.services": _services,
-    "gpu.state": _gpus,
+    **dict.fromkeys(GPU_PROBES, _gpus),
     "net.links": _links,
     "ib.ports": _ports,
 }

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from probes.catalog._gpu_facts import Gpu
-from probes.diagnosis.core import Evidence
+from probes.diagnosis.core import Evidence, Seen
+
+GPU_PROBES = ("gpu.state", "gpu.amd")  # NVIDIA's (and all brought files), AMD's live
 
 
 @dataclass(slots=True)
@@ -31,6 +33,12 @@ class NodeGpus:
         return next(((g, self.refs[key]) for key, g in self.gpus.items() if g.bus_id.partition(".")[0] == short), None)
 
 
+def gpu_states(evidence: Evidence) -> Iterator[Seen]:
+    """What tells the state of a node's GPUs, of either maker: the facts have one shape."""
+    for probe in GPU_PROBES:
+        yield from evidence.of(probe)
+
+
 def gpus_of(evidence: Evidence) -> dict[str, NodeGpus]:
     """By node; made once for all rules, which only read it."""
     found: dict[str, NodeGpus] = evidence.derived("gpus", lambda: _gpus_of(evidence))
@@ -39,7 +47,7 @@ def gpus_of(evidence: Evidence) -> dict[str, NodeGpus]:
 
 def _gpus_of(evidence: Evidence) -> dict[str, NodeGpus]:
     found: dict[str, NodeGpus] = {}
-    for seen in evidence.of("gpu.state"):
+    for seen in gpu_states(evidence):
         there = found.setdefault(seen.node, NodeGpus(seen.node))
         if seen.facts.driver:
             there.drivers.setdefault(seen.facts.driver, seen.ref)

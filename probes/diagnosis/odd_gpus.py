@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from probes.catalog._gpu_facts import Gpu
 from probes.catalog._host_facts import Sampled
 from probes.diagnosis.core import Evidence
-from probes.diagnosis.gpus import gpus_of
+from probes.diagnosis.gpus import gpu_states, gpus_of
 from probes.diagnosis.job import RankView
 
 At = tuple[Gpu, str, str]  # with its node and its reading
@@ -61,7 +61,7 @@ def odd_gpu(evidence: Evidence) -> Odd | None:
     odd = _by_load(used) or _by_power(used)
     if odd is None:
         return None
-    looks = (*evidence.of("gpu.state"), *evidence.of("gpu.dmon"))
+    looks = (*gpu_states(evidence), *evidence.of("gpu.dmon"))
     times = [seen.at for seen in looks if seen.node == odd.node and seen.at is not None]
     return dataclasses.replace(odd, seen_at=max(times, default=None))
 

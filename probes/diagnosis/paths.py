@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence
+from probes.diagnosis.gpus import GPU_PROBES
 from probes.diagnosis.profiled import profiles
 from probes.diagnosis.ranking import Ranked
 from probes.diagnosis.times import times_of
@@ -22,6 +23,8 @@ ANSWERED = ("ok", "absent")
 # That nothing was found to ask is no proof of health: a tool may be missing, a driver not loaded, the job elsewhere.
 NOTHING_THERE = ("not found on these nodes", "no training process was found on these nodes")
 Share = tuple[float, str, str]  # of a hypothesis: its weight, its sentence, the first reading for it
+# Nodes have GPUs of one maker: what the other probe finds absent, this one tells.
+ALSO = {"gpu.state": GPU_PROBES[1:]}
 # What people bring in the place of what a probe asks: shorter than what it asks itself.
 BROUGHT = {
     "gpu.state": "nvidia-smi -q", "host.boots": "last -x", "host.clock": "chronyc tracking", "host.hardware_log":
@@ -243,7 +246,8 @@ SETTLES: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
 def _asked(probes: Sequence[str], evidence: Evidence) -> Judged:
     files = evidence.derived("from files", lambda: _from_files(evidence))
     for probe in probes:
-        readings = evidence.all_of(probe)
+        also = [one for other in ALSO.get(probe, ()) for one in evidence.all_of(other) if one.outcome != "absent"]
+        readings = (*evidence.all_of(probe), *also)
         if not readings:
             return _to_bring(BROUGHT.get(probe, probe)) if files else Judged("not known", f"{probe} was not asked")
         silent = [one for one in readings if one.outcome not in ANSWERED]
@@ -255,7 +259,8 @@ def _asked(probes: Sequence[str], evidence: Evidence) -> Judged:
             return Judged("not known", why[:300], one.ref)
         if missing:
             return Judged("not known", _missing(probe, missing, evidence, files))
-    answered = sum(one.outcome == "ok" for probe in probes for one in evidence.all_of(probe))
+    asked = [other for probe in probes for other in (probe, *ALSO.get(probe, ()))]
+    answered = sum(one.outcome == "ok" for probe in asked for one in evidence.all_of(probe))
     if not answered:
         return Judged("not known", f"{', '.join(probes)}: {NOTHING_THERE[probes[0].partition('.')[0] == 'rank']}")
     return Judged("ruled out", f"{', '.join(probes)}: {answered} reading{'s' * (answered > 1)}, nothing speaks for it")

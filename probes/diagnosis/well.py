@@ -11,6 +11,7 @@ from probes.catalog._gpu_facts import Gpu
 from probes.catalog._log_events import QUIET
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Seen
 from probes.diagnosis.going_on import AT_THE_END, ended_its_work, steps_to_the_look
+from probes.diagnosis.gpus import gpu_states
 from probes.diagnosis.ranking import strength
 
 # What a job that goes on shows when it is slow: that it goes on is then no sign that nothing is wrong.
@@ -92,7 +93,7 @@ def _computing(evidence: Evidence) -> tuple[Reason, ...]:
 
 def _gpus(evidence: Evidence) -> Iterator[tuple[Seen, list[Gpu]]]:
     """Readings that tell use and power; of one without power (a list of links) nothing follows."""
-    for seen in evidence.of("gpu.state"):
+    for seen in gpu_states(evidence):
         gpus = [gpu for gpu in seen.facts.gpus if gpu.power_w is not None or gpu.utilisation_percent is not None]
         if gpus:
             yield seen, gpus

@@ -29,6 +29,8 @@ BY_SECTION = (
     ("golden15/processes", "rank.process"),
     ("golden15/orphans", "rank.map"),
     ("golden15/scan", "rank.env"),
+    ("golden15/amd", "gpu.amd"),
+    ("golden15/nccl-files", "nccl.topology"),
     ("nvidia-smi", "gpu.state"),
     ("golden15/pci", "gpu.state"),
     ("infiniband/", "ib.ports"),

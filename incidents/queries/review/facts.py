@@ -13,6 +13,7 @@ from incidents.models.diagnosis import same
 from incidents.models.endings import verified
 from incidents.queries.diagnosis import share_said
 from incidents.queries.review.kept import Kept
+from probes.diagnosis.gpus import GPU_PROBES
 
 NOT_KNOWN = "not known"
 
@@ -104,7 +105,7 @@ def _cost(kept: Kept, again: Event | None) -> Fact:
 
 def _gpus(kept: Kept) -> tuple[int, int]:
     """(GPUs of the incident's nodes, nodes of which that is not known)."""
-    mine = Reading.objects.filter(run__incident=kept.incident, probe="gpu.state", node__name__in=kept.nodes).best()
+    mine = Reading.objects.filter(run__incident=kept.incident, probe__in=GPU_PROBES, node__name__in=kept.nodes).best()
     told = list(mine.values_list("outcome", "facts"))
     known = list(_counts(told))
     return sum(known), len(kept.nodes) - len(known)

@@ -11,6 +11,7 @@ from probes.catalog._gpu_ladder import HANGS
 from probes.catalog._kernel_events import Event
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Seen
+from probes.diagnosis.gpus import GPU_PROBES
 from probes.diagnosis.times import Old, Times
 from probes.reference import rows
 
@@ -151,7 +152,7 @@ def stuck(evidence: Evidence, times: Times) -> Iterator[Fault]:
             if task.stuck and (about or task.comm.startswith("nvidia-smi")):
                 says = f"{task.comm} ({task.pid}) is stuck in state D in {task.wchan or 'an unknown function'}"
                 yield Fault(DRIVER, "driver_task_stuck", seen, Finding("host.task_stuck", "bad", says), "", None)
-    for seen in evidence.all_of("gpu.state"):
+    for seen in (one for probe in GPU_PROBES for one in evidence.all_of(probe)):
         if seen.outcome == "skipped" and HANGS in seen.why:
             says = seen.why.partition(HANGS)[0].removeprefix("not asked: ") + HANGS
             yield Fault(DRIVER, "driver_task_stuck", seen, Finding("gpu.driver_no_answer", "bad", says), "", None)

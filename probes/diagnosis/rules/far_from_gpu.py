@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from probes.catalog._load_facts import cpu_set
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.gpus import gpu_states
 
 CAUSE = "cpu.affinity_collision"
 
 
 def judge(evidence: Evidence) -> Iterator[Hypothesis]:
-    gpus = {seen.node: seen.facts for seen in evidence.of("gpu.state")}
+    gpus = {seen.node: seen.facts for seen in gpu_states(evidence)}
     near: dict[tuple[str, str], str] = {}
     for seen in evidence.of("host.pci"):
         near.update({(seen.node, gpu.slot): gpu.cpus for gpu in seen.facts.of("gpu") if gpu.cpus})

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from probes.catalog._gpu_links import HARMLESS
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
-from probes.diagnosis.gpus import usual
+from probes.diagnosis.gpus import gpu_states, usual
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import node_of
 from probes.diagnosis.times import times_of
@@ -237,7 +237,7 @@ def _first_stopped(evidence: Evidence) -> Reason | None:
 
 
 def _gpus_of_node(evidence: Evidence, node: str) -> set[str]:
-    found = {gpu.bus_id for seen in evidence.of("gpu.state") if seen.node == node for gpu in seen.facts.gpus}
+    found = {gpu.bus_id for seen in gpu_states(evidence) if seen.node == node for gpu in seen.facts.gpus}
     return found | {gpu.slot for seen in evidence.of("host.pci") if seen.node == node for gpu in seen.facts.of("gpu")}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
@@ -10,6 +11,10 @@ from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, numbe
 
 CAUSE = "ib.gpudirect_off"
 MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peermem")
+# From when on GPUDirect RDMA goes by dma-buf, without a module: NVIDIA's GPU Operator manual, "GPUDirect RDMA" (open
+# driver, CUDA 11.7, kernel 5.12); NCCL's release notes 2.13 and init.cc, dmaBufSupported.
+DRIVER, KERNEL, NCCL = (515, 0), (5, 12), (2, 13)
+SWITCH = "NCCL_DMABUF_ENABLE"
 LARGE = 64 * 2**20  # bytes of a message: smaller ones do not fill the links; judgement
 SLOW_GBYTES = 4.0  # bus bandwidth per adapter; judgement: a third of 100 Gb/s, and GPUDirect reaches nearly all of it
 
@@ -25,6 +30,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             named.add(seen.node)
             because = [reason, *(quoted(*off[node]) for node in (seen.node,) if node in off)]
             yield _off(evidence, {seen.node} - {""}, set(on), because, signals)
+    without = _dma_buf(evidence)
     for seen in lack:
         if seen.node in named or (not have and not (on and seen.node in off)):
             continue
@@ -35,6 +41,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         against: tuple[Reason, ...] = ()
         if seen.node in on:
             against = (quoted(*on[seen.node], "NCCL uses a direct path there all the same, by dma-buf"),)
+            signals = ["peermem_not_needed"]
+        elif seen.node in without and seen.node not in off:
+            against = (without[seen.node],)
             signals = ["peermem_not_needed"]
         elif seen.node in off:
             because.append(quoted(*off[seen.node]))
@@ -103,9 +112,44 @@ def _modules(evidence: Evidence) -> tuple[list[Seen], list[Seen]]:
     return have, lack
 
 
+def _dma_buf(evidence: Evidence) -> dict[str, Reason]:
+    """Nodes that need no module: NVIDIA's open driver gives GPU memory to the kernel as dma-buf, and NCCL takes it."""
+    told: dict[str, dict[str, str]] = {}
+    refs: dict[str, str] = {}
+    for seen in evidence.of("host.versions"):
+        told.setdefault(seen.node, {}).update(seen.facts.found)
+        refs.setdefault(seen.node, seen.ref)
+    switched_off = {node_of(evidence, one) for one in evidence.job.said("nccl_setting") if _switched_off(one)}
+    for seen in evidence.of("host.settings"):
+        switched_off |= {seen.node} if seen.facts.env.get(SWITCH) == "0" else set()
+    for seen in evidence.of("rank.env"):
+        envs = [{**job.shared, **rank.own} for job in seen.facts.jobs for rank in job.ranks]
+        switched_off |= {seen.node} if any(env.get(SWITCH) == "0" for env in envs) else set()
+    found = {}
+    for node, versions in told.items():
+        able = versions.get("driver kind", "").startswith("open") and versions.get("dma-buf") != "not built in"
+        new = _at_least(versions.get("driver", ""), DRIVER) and _at_least(versions.get("kernel", ""), KERNEL)
+        if able and new and _at_least(versions.get("NCCL", "9"), NCCL) and node not in switched_off:
+            says = f"NVIDIA's open driver {versions['driver']} on kernel {versions['kernel']} does without, by dma-buf"
+            found[node] = Reason(says, refs[node])
+    return found
+
+
+def _at_least(version: str, least: tuple[int, int]) -> bool:
+    """Of several versions on one node the oldest counts: `2.10.3 and 2.21.5`."""
+    some = [re.match(r"(\d{1,4})(?:\.(\d{1,4}))?", one) for one in version.split(" and ")]
+    return all(one is not None and (int(one[1]), int(one[2] or 0)) >= least for one in some)
+
+
+def _switched_off(one: Said) -> bool:
+    return one[0].name == SWITCH and str(one[0].more.get("value", "")).strip() == "0"
+
+
 def _modules_missing(evidence: Evidence, nodes: set[str]) -> list[Reason]:
     """That no node has the module, where one was asked. Its adapter's driver must be there: else no RDMA is meant."""
     have, lack = _modules(evidence)
+    able = _dma_buf(evidence)
+    lack = [seen for seen in lack if seen.node not in able]
     without = [seen for seen in lack if "ib_uverbs" in seen.facts.modules and (seen.node in nodes or not seen.node)]
     if have or 2 * len(without) < len(nodes):
         return []

@@ -32,6 +32,8 @@ OF_THE_NODE = re.compile(
     r"|symbol: (?:nccl|cu[A-Z]|cudnn|_ZN(?:K?2at|K?3c10|K?5torch))|was compiled with CUDA"
 )
 _FAMILY = re.compile(r"^lib|[-\d]+$")  # libnccl is nccl, which its symbols begin with
+# Told of the kernel, not of a library.
+OF_KERNEL = ("kernel", "driver kind", "dma-buf")
 IN_STEP = ("NCCL", "torch", "CUDA", "CUDA runtime", "ROCm")  # what all ranks of a job must share
 
 
@@ -117,7 +119,7 @@ def _against_peers(evidence: Evidence) -> Iterator[Hypothesis]:
             says = " and ".join(f"{component} {version} on {node}" for node, (version, _) in nodes.items())
             one = _found("", says, next(iter(nodes.values()))[1], "versions_apart")
             yield dataclasses.replace(one, nodes=frozenset(nodes))
-        if len(counts) < 2 or most * 2 <= len(nodes) or component == "kernel":
+        if len(counts) < 2 or most * 2 <= len(nodes) or component in OF_KERNEL:
             continue
         for node, (version, ref) in nodes.items():
             if _plain(version) != usual:

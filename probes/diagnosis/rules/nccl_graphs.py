@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.diagnosis.gpus import gpu_states
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, number, odd_ones, whom
 from probes.diagnosis.rules.nccl_topology_file import WITH_NVLINK
@@ -69,12 +70,15 @@ def _from_file(evidence: Evidence) -> Iterator[Hypothesis]:
         loaded.setdefault(node_of(evidence, one), one)
     settings = [one for one in evidence.job.said("nccl_setting") if one[0].name == "NCCL_GRAPH_FILE"]
     told = [seen for seen in evidence.of("host.settings") if seen.facts.env.get("NCCL_GRAPH_FILE")]
-    if not (loaded or settings or told):
+    files = [(seen, one) for seen in evidence.of("nccl.topology") for one in seen.facts.given("NCCL_GRAPH_FILE")]
+    if not (loaded or settings or told or files):
         return
     because = [quoted(*one) for one in [*loaded.values(), *settings][:2]]
     because += [Reason(f"NCCL_GRAPH_FILE is {seen.facts.env['NCCL_GRAPH_FILE']}", seen.ref) for seen in told[:1]]
+    because += [Reason(f"NCCL_GRAPH_FILE of ranks is {one.path}", seen.ref) for seen, one in files[:1]]
     signals = ["graph_from_file"]
     graphs = [(seen, one) for seen in evidence.of("nccl.graphs") for one in seen.facts.graphs]
+    graphs += [(seen, one) for seen, file in files for one in file.graphs]
     poor = [
         (seen, one) for seen, one in graphs if one.intra and one.intra not in NEAR and one.pattern in ("ring", "tree")
     ]
@@ -91,7 +95,7 @@ def _from_file(evidence: Evidence) -> Iterator[Hypothesis]:
         says = f"the file has {max(channels)} channels, though NCCL found {adapters[0]} adapters"
         because.append(Reason(says, adapters[1]))
         signals.append("fewer_channels_than_adapters")
-    nodes = set(loaded) | {node_of(evidence, one) for one in settings}
+    nodes = set(loaded) | {node_of(evidence, one) for one in settings} | {seen.node for seen, _ in files}
     some = set() if nodes >= set(evidence.nodes) else nodes
     yield _of(evidence, some, "NCCL takes its rings from a file that is not of this machine", because, signals)
 
@@ -101,7 +105,7 @@ def _nvlink(evidence: Evidence) -> Reason | None:
         kinds = set(seen.facts.pairs.values())
         if kinds and all(kind.startswith("NV") for kind in kinds):
             return Reason(f"its GPUs are connected by NVLink ({min(kinds)})", seen.ref)
-    for seen in evidence.of("gpu.state"):
+    for seen in gpu_states(evidence):
         if name := next((gpu.name for gpu in seen.facts.gpus if gpu.name and WITH_NVLINK.search(gpu.name)), ""):
             return Reason(f"its GPUs are {name}, which have NVLink", seen.ref)
     return None

@@ -44,6 +44,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("kernel", r"^Linux version (\S{3,60}) "),
     )
 )
+_KIND = re.compile(r"^NVRM version: NVIDIA UNIX (Open )?[^\n]{0,40}?Kernel Module", re.M)
 _SURE = re.compile(
     r"^(?:NVRM version: |filename: {1,20}/lib/modules/\S{1,200}nvidia\.ko|Collecting environment information"
     r"|PyTorch version: "
@@ -98,6 +99,8 @@ def read(text: str) -> Versions:
         text = _rows(text[:4_194_304])
     if bare := _TUPLE.fullmatch(text):
         return Versions({"NCCL": ".".join(bare.groups())})
+    if (kind := _KIND.search(text[:4_194_304])) is not None:
+        found["driver kind"] = f"{'open' if kind[1] else 'closed'} kernel module"
     for component, pattern in _PATTERNS:
         if component not in found and (hit := pattern.search(text[:4_194_304])):
             found[component] = clean(hit[1])[:60]

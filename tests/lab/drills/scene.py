@@ -16,12 +16,14 @@ VERIFY = ("rank.map", "rank.process", "rank.flight_recorder", "rank.log")
 NO_RANK = "none of {seen} processes was started with RANK and WORLD_SIZE, or Slurm's or MPI's"
 NO_LOG = "no training rank and no launcher on this node writes to a file"
 NO_RAS = "nobody listens: NCCL before 2.24, NCCL_RAS_ENABLE=0, or no communicator yet"
+NO_AMD = "no AMD GPU on the PCI bus (vendor 0x1002, class 0x0302, 0x0380 or 0x1200)"
 # When each probe begins after the node was reached, and how long it takes; measured on real nodes, in seconds.
 TOOK = {
     "rank.map": (0.02, 0.17), "rank.process": (0.03, 1.23), "rank.flight_recorder": (0.05, 0.42),
     "rank.stack": (0.05, 1.61), "rank.log": (0.06, 0.55), "rank.env": (0.06, 0.19), "nccl.ras": (0.07, 0.02),
     "host.clock": (0.07, 0.05), "host.kernel_log": (0.08, 0.31), "host.load": (0.08, 1.09),
-    "host.storage": (0.09, 1.08), "ib.ports": (0.1, 0.16), "gpu.state": (0.11, 0.93),
+    "host.storage": (0.09, 1.08), "ib.ports": (0.1, 0.16), "gpu.amd": (0.1, 0.02),
+    "gpu.state": (0.11, 0.93),
 }  # fmt: skip
 
 
@@ -56,6 +58,8 @@ class Look:
                 yield self._capture(probe, b"", "absent", NO_LOG if probe == "rank.log" else NO_RANK.format(seen=seen))
             elif probe == "nccl.ras":
                 yield self._capture(probe, b"", "absent", NO_RAS)
+            elif probe == "gpu.amd":
+                yield self._capture(probe, b"", "absent", NO_AMD)
             else:
                 yield self._capture(probe, self._out(probe).encode())
 
