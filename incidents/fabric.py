@@ -10,7 +10,7 @@ from django.db.models import Max
 
 from incidents.models import ExpectedTopology, Fleet, Incident, Reading
 from incidents.models.runs import ReadingQuerySet
-from probes.catalog._ib_fabric_facts import Fabric
+from probes.catalog.network.ib_fabric_facts import Fabric
 from probes.topology import Answer, FormError, Topology, View, compare
 from probes.topology.sources import fabric_of, ports_of
 

@@ -1,13 +1,13 @@
 """Log files that people name, for jobs whose ranks are gone: patterns, checked before anything is done with them.
 
-They go to the nodes as data; catalog/_log_given.py says how they are looked up there.
+They go to the nodes as data; catalog/logs/given_files.py says how they are looked up there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from probes.catalog._log_given import off_limits
+from probes.catalog.logs.given_files import off_limits
 
 MOST, LONGEST, MOST_WILDCARDS = 8, 400, 8
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes import catalog
-from probes.catalog._log_given import ATTACHMENT as LOG_PATHS
+from probes.catalog.logs.given_files import ATTACHMENT as LOG_PATHS
 from probes.core import Probe
 from probes.transport import attachments
 from probes.transport.plan import Plan

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from probes.catalog._log_events import LogEvent, RankLog, RankLogs
+from probes.catalog.logs.events import LogEvent, RankLog, RankLogs
 from probes.diagnosis import Seen
 from probes.diagnosis.advancing import advancing
 from tests.support.rank_facts import dump, mapped, processes, recorders, silent

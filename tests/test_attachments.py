@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from probes import suites
-from probes.catalog import _flight_recorder, _flight_recorder_decode
+from probes.catalog.recorder import decode, reader
 from probes.core import Capture
 from probes.runner import attachment, sh
 from probes.transport import local
@@ -127,8 +127,8 @@ def test_what_is_too_large_or_unknown_is_not_sent() -> None:
 def reduce_a_dump() -> dict[str, str]:
     """Calls one brought module, which calls another by the name it imported it under."""
     try:
-        _flight_recorder.reduce(b"no dump")
-    except _flight_recorder_decode.Refused as error:
+        reader.reduce(b"no dump")
+    except decode.Refused as error:
         return {"said": str(error)}
     return {"said": json.dumps(None)}
 
@@ -137,16 +137,16 @@ def reduce_a_dump() -> dict[str, str]:
 def test_a_collector_calls_the_modules_it_brings(python: str) -> None:
     from probes.catalog import _flight_recorder_values
 
-    brings = (_flight_recorder_decode, _flight_recorder_values, _flight_recorder)
+    brings = (decode, _flight_recorder_values, reader)
     said = run(Plan((probe("a.module", collect=reduce_a_dump, brings=brings),)), python)
     assert said["a.module"]["out"] == "==> said <==\nit is neither a pickle nor JSON\n\n"
 
 
 def test_a_module_is_sent_once_and_without_what_a_node_cannot_import() -> None:
-    one = probe("a.one", collect=reduce_a_dump, brings=(_flight_recorder_decode,))
-    two = probe("a.two", collect=reduce_a_dump, brings=(_flight_recorder_decode,))
+    one = probe("a.one", collect=reduce_a_dump, brings=(decode,))
+    two = probe("a.two", collect=reduce_a_dump, brings=(decode,))
     assert list(Plan((one, two)).as_json()["modules"]) == ["_flight_recorder_decode"]
-    source = module_source(_flight_recorder)
+    source = module_source(reader)
     assert "import probes" not in source
     assert "from probes" not in source
     assert "values = _flight_recorder_values" in source

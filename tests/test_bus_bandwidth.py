@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from probes.catalog._flight_recorder_facts import Dump, Signature
+from probes.catalog.recorder.facts import Dump, Signature
 from probes.diagnosis.bandwidth import Speed, bus_bandwidth, moved, speeds_of
 from probes.diagnosis.core import Evidence
 from tests.support.rank_facts import dump, recorders

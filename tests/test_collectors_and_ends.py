@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._log_read import read_log
+from probes.catalog.logs.read import read_log
 from probes.intake.exported_logs import lines_in, lines_of_rows
 from tests.support.hardware import judged, waited
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._net_facts import CounterSet
-from probes.intake.tools import counters_in_json, counters_in_text
-from probes.intake.tools._counter_names import canonical
+from probes.catalog.network.net_facts import CounterSet
+from probes.intake.tools.network import counters_in_json, counters_in_text
+from probes.intake.tools.network._counter_names import canonical
 from probes.intake.when import moment_in, seconds_in
 from tests.support.brought import told
 

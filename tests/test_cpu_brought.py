@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._log_timings import part_of
+from probes.catalog.logs.timings import part_of
 from probes.intake.commands import looped
-from probes.intake.tools import pidstat, process_table
+from probes.intake.tools.host import pidstat, process_table
 from tests.support.brought import told
 
 LOAD = "[ml@n7 ~]$ uptime\n 14:02:11 up 41 days,  3:11,  2 users,  load average: {0}, {0}, {0}\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._load_facts import Load
-from probes.catalog._profile import parse_profile
+from probes.catalog.host.load_facts import Load
+from probes.catalog.stacks.profile import parse_profile
 from probes.intake import pasted, ps_columns
 from probes.intake.commands import asked
 from probes.intake.hosts import of_report

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._load_facts import Load
-from probes.catalog._process_extract import extracts_of, is_extract
+from probes.catalog.host.load_facts import Load
+from probes.catalog.ranks.process_extract import extracts_of, is_extract
 from probes.intake.tools import tools_of
 from tests.support.brought import told
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.intake.tools import cgroup_cpu, thread_pools
+from probes.intake.tools.host import cgroup_cpu, thread_pools
 from tests.support.brought import told
 from tests.support.hardware import judged, shares
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._stack_text import stacks_of
-from probes.catalog._stack_waits import waits_in
+from probes.catalog.stacks.text import stacks_of
+from probes.catalog.stacks.waits import waits_in
 from probes.core import ParseError
 from tests.support.hardware import judged
 

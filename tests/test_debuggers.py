@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._profile import callback
-from probes.catalog._stack_native import is_native
-from probes.catalog._stack_text import stacks_of
-from probes.catalog._stack_waits import waits_in
+from probes.catalog.stacks.native import is_native
+from probes.catalog.stacks.profile import callback
+from probes.catalog.stacks.text import stacks_of
+from probes.catalog.stacks.waits import waits_in
 from probes.intake import pasted
 from tests.support.hardware import judged, shares
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from probes import catalog
-from probes.catalog._load_facts import Load, Process
-from probes.catalog._log_events import LogEvent
+from probes.catalog.host.load_facts import Load, Process
+from probes.catalog.logs.events import LogEvent
 from probes.core import Finding
 from probes.diagnosis import Evidence, Hypothesis, Reason, Seen, diagnose, judging
 from probes.diagnosis.paths import paths

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from probes import catalog
-from probes.catalog._gpu_facts import Gpu, GpuState
+from probes.catalog.gpu.facts import Gpu, GpuState
 from probes.core import Capture, interpret
 from probes.diagnosis import diagnose, telling
 from probes.diagnosis.core import Seen, seen
@@ -76,7 +76,7 @@ def test_a_process_that_is_no_rank_and_holds_a_gpu_is_named() -> None:
 def test_two_kinds_of_machines_are_compared_each_with_its_own() -> None:
     head = "index, name, pci.bus_id, driver_version\n"
     kinds = {"gpu-1": "NVIDIA H100", "gpu-2": "NVIDIA H100", "old-1": "NVIDIA A100", "old-2": "NVIDIA A100"}
-    from probes.intake.tools.nvidia_smi_csv import TOOL
+    from probes.intake.tools.gpu.nvidia_smi_csv import TOOL
 
     readings = []
     for node, model in kinds.items():

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from probes.intake.pasted import parts_of
-from probes.intake.tools import (
-    environment,
-)
+from probes.intake.tools.training import environment
 from tests.test_network_forms import first, named, nccl
 
 NOTHING = ("unknown", "none")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from probes.intake import central_syslog
-from probes.intake.tools import lldp
+from probes.intake.tools.network import lldp
 from tests.support.brought import told
 
 DOWN = "2026-03-04T05:06:{s:02d}+01:00 mn-{n} kernel: mlx5_core 0000:5a:00.0 ens3f1np1: Link down\n"

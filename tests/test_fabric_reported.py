@@ -9,7 +9,7 @@ import pytest
 
 from probes.intake.items import Item
 from probes.intake.texts import Recoded
-from probes.intake.tools import reach
+from probes.intake.tools.network import reach
 from tests.support.brought import told
 
 NOTHING = ("unknown", "none")

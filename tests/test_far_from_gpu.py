@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from probes.catalog._gpu_facts import Gpu, GpuState
-from probes.catalog._host_pci import Pci, PciDevice
-from probes.catalog._net_facts import Mask, Settings
+from probes.catalog.gpu.facts import Gpu, GpuState
+from probes.catalog.host.pci import Pci, PciDevice
+from probes.catalog.network.net_facts import Mask, Settings
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.ranking import Ranked
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from incidents.queries.flame import ROW, flame, profiles, without_calls
 from probes.catalog import rank_profiles
-from probes.catalog._profile import findings, parse_profile
-from probes.catalog._profile_tree import MOST, Tree
+from probes.catalog.stacks.profile import findings, parse_profile
+from probes.catalog.stacks.profile_tree import MOST, Tree
 from probes.core import facts_as_json
 
 PROFILE = """main (train.py:3);step (train.py:9);forward (model.py:4) 30

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from probes.catalog._flight_recorder import LIMITS, reduce
-from probes.catalog._flight_recorder_apart import dump_from_file
-from probes.catalog._flight_recorder_facts import dump_of
-from probes.catalog._flight_recorder_values import folded_ranks
 from probes.catalog.rank_flight_recorder import findings, parse
+from probes.catalog.recorder.apart import dump_from_file
+from probes.catalog.recorder.facts import dump_of
+from probes.catalog.recorder.reader import LIMITS, reduce
+from probes.catalog.recorder.values import folded_ranks
 from probes.core import ParseError, facts_as_json
 from tests.support.flight_recorders import HANGS, STAMP, answer, dump, entry, facts
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from probes.catalog._flight_recorder import LIMITS, reduce
-from probes.catalog._flight_recorder_apart import reduce_apart
-from probes.catalog._flight_recorder_decode import Refused
-from probes.catalog._flight_recorder_facts import dump_of
+from probes.catalog.recorder.apart import reduce_apart
+from probes.catalog.recorder.decode import Refused
+from probes.catalog.recorder.facts import dump_of
+from probes.catalog.recorder.reader import LIMITS, reduce
 from probes.core import facts_as_json
 from tests.support.flight_recorders import HANGS, STAMP, dump, entry
 
@@ -142,9 +142,9 @@ def test_values_of_the_wrong_kind_become_unknown_and_nothing_raises() -> None:
 GARBLER = """
 import random, sys
 sys.path.insert(0, sys.argv[1])
-from probes.catalog._flight_recorder import LIMITS, reduce
-from probes.catalog._flight_recorder_decode import Refused, confine
-from probes.catalog._flight_recorder_facts import dump_of
+from probes.catalog.recorder.reader import LIMITS, reduce
+from probes.catalog.recorder.decode import Refused, confine
+from probes.catalog.recorder.facts import dump_of
 confine({**LIMITS, "cpu_s": 90})
 data = open(sys.argv[2], "rb").read()
 stamp = {"rank": 0, "pid": 7, "host": "n", "world_size": 4, "how": "file", "path": "", "mtime": 1.0, "at": 1.0}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog import _log_reduce
+from probes.catalog.logs import reduce
 from probes.catalog.rank_log import of_file
 from tests.support.hardware import judged
 
@@ -208,7 +208,7 @@ def test_a_dump_that_somebody_asked_for_ends_no_run_of_a_log() -> None:
 )
 def test_a_node_sends_these_lines_from_the_middle_of_a_long_log(line: str) -> None:
     data = b"nothing to see\n" * 50 + line.encode() + b"\n" + b"nothing to see\n" * 50
-    assert line in [text for _, _, text in _log_reduce.chosen_lines(data)[0]]
+    assert line in [text for _, _, text in reduce.chosen_lines(data)[0]]
     assert of_file("a.log", line, None).events, "and they are read"
 
 

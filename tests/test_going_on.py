@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._log_events import LogEvent
+from probes.catalog.logs.events import LogEvent
 from probes.diagnosis.last_words import unfinished_checkpoint
 from probes.intake import read
-from probes.intake.tools.looked import looks
+from probes.intake.tools.training.looked import looks
 from tests.support.hardware import judged
 
 XID = "[Mon Jan  5 {at} 2026] NVRM: Xid (PCI:0000:0b:00): 94, pid=77, name=python3, Contained: SM (0x1)\n"

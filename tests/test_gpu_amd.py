@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from probes import catalog, suites
-from probes.catalog._gpu_facts import GpuState
+from probes.catalog.gpu.facts import GpuState
 from probes.catalog.gpu_amd import PROBE
 from probes.core import Reading
 from probes.diagnosis import diagnose

@@ -15,7 +15,8 @@ from probes.core import ParseError
 from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
 from probes.diagnosis.ranking import Ranked
-from probes.intake.tools import (
+from probes.intake.tools import tool_of
+from probes.intake.tools.gpu import (
     amd_smi,
     dcgmi_nvlink,
     gpu_bandwidth,
@@ -27,7 +28,6 @@ from probes.intake.tools import (
     nvidia_smi_rows,
     nvsm,
     stuck_in_driver,
-    tool_of,
     xid_events,
 )
 from tests.support.collectors import capture_here

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probes.core import ParseError
-from probes.intake.tools import gpu_conditions as conditions
+from probes.intake.tools.gpu import gpu_conditions as conditions
 
 
 def told(text: str) -> dict[str, list[tuple[str, int | None]]]:

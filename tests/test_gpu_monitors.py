@@ -11,7 +11,8 @@ from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
 from probes.diagnosis.ranking import Ranked
 from probes.intake.pasted import parts_of
-from probes.intake.tools import amd_smi, dcgmi_dmon, gpu_metrics, gpu_verdicts, tool_of
+from probes.intake.tools import tool_of
+from probes.intake.tools.gpu import amd_smi, dcgmi_dmon, gpu_metrics, gpu_verdicts
 
 # dcgm-exporter's default counters; 68 is 0x44: power cap and hardware thermal slowdown (nvml.h).
 FIELDS = {"DCGM_FI_DEV_SM_CLOCK": 1755, "DCGM_FI_DEV_GPU_TEMP": 61, "DCGM_FI_DEV_POWER_USAGE": 644.5,

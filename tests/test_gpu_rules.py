@@ -9,7 +9,7 @@ import pytest
 
 from probes import catalog
 from probes.catalog import gpu_state
-from probes.catalog._gpu_facts import Gpu, GpuState
+from probes.catalog.gpu.facts import Gpu, GpuState
 from probes.core import Capture, Finding
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.core import Hypothesis, Reason

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from probes import runner
-from probes.catalog._gpu_facts import Gpu
+from probes.catalog.gpu.facts import Gpu
 from probes.catalog.gpu_state import PROBE, findings, parse
 from probes.core import ParseError
 from probes.transport.plan import Plan

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from probes import intake
-from probes.catalog._kernel_lines import Clock, log_lines
 from probes.catalog.host_kernel_log import parse
+from probes.catalog.kernel.lines import Clock, log_lines
 from tests.support.hardware import TOOLS, bring, facts_of, readings_of
 
 XID79 = "NVRM: Xid (PCI:0000:1b:00): 79, pid=77, name=python3, GPU has fallen off the bus."

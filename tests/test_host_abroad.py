@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._kernel_lines import Clock, log_lines
+from probes.catalog.kernel.lines import Clock, log_lines
 from probes.core import without_escapes
 from probes.explain import explain
 from probes.intake import pasted
 from probes.intake.tables import steps_in
-from probes.intake.tools import bindings, boots, clock_lines, disks, mpstat, nfsiostat, pidstat, process_table
+from probes.intake.tools.host import bindings, boots, clock_lines, disks, mpstat, nfsiostat, pidstat, process_table
 
 
 def cause(folder: Path, **files: str) -> tuple[str, dict[str, str | int]]:

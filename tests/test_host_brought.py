@@ -8,7 +8,7 @@ import pytest
 
 from probes.diagnosis.times import apart, local
 from probes.intake.commands import looped
-from probes.intake.tools import mpstat, pidstat
+from probes.intake.tools.host import mpstat, pidstat
 from tests.support.brought import told
 
 STEPS = "".join(f"2026-03-11 09:{minute:02d}:10 step {minute} loss 2.1 step_time 55 s\n" for minute in range(10, 40))

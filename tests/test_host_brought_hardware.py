@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from probes.intake import hosts
-from probes.intake.tools import hardware_log, stuck_in_files
+from probes.intake.tools.host import hardware_log, stuck_in_files
 from tests.support.brought import told
 
 STEPS = "".join(f"2026-03-11 09:{minute:02d}:10 step {minute} loss 2.1 step_time 55 s\n" for minute in range(10, 40))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probes.catalog._log_labels import labels_of
-from probes.catalog._log_lines import Zone, log_lines
+from probes.catalog.logs.labels import labels_of
+from probes.catalog.logs.lines import Zone, log_lines
 from probes.explain import explain
-from probes.intake.tools.boots import read as read_boots
-from probes.intake.tools.time_service import read as read_clock
+from probes.intake.tools.host.boots import read as read_boots
+from probes.intake.tools.host.time_service import read as read_clock
 
 Said = tuple[str, dict[str, str | int], float]
 

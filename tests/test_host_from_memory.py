@@ -6,20 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._process_extract import extracts_of
-from probes.catalog._stack_text import stacks_of
+from probes.catalog.ranks.process_extract import extracts_of
+from probes.catalog.stacks.text import stacks_of
 from probes.explain import explain
 from probes.intake.logs import guards_in
 from probes.intake.retyped_stacks import as_py_spy
-from probes.intake.tools import (
-    boots,
-    clock_lines,
-    cuda_calls,
-    perf_report,
-    process_status,
-    process_table,
-    time_service,
-)
+from probes.intake.tools.host import boots, clock_lines, process_status, process_table, time_service
+from probes.intake.tools.training import cuda_calls, perf_report
 
 
 def cause(folder: Path, **files: str) -> tuple[str, dict[str, str | int]]:

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from probes import reference
-from probes.catalog._kernel_gpu import bus_id
 from probes.catalog.host_kernel_log import findings, parse
+from probes.catalog.kernel.gpu import bus_id
 from probes.core import ParseError
 
 XID79 = "NVRM: Xid (PCI:0000:1b:00): 79, pid=77, name=python3, GPU has fallen off the bus."

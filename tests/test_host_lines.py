@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._process_extract import is_environment
-from probes.catalog._profile import callback
+from probes.catalog.ranks.process_extract import is_environment
+from probes.catalog.stacks.profile import callback
 from probes.explain import explain
-from probes.intake.tools import boots, clock_lines, ports_in_text, process_lines, thread_table, tools_of
+from probes.intake.tools import tools_of
+from probes.intake.tools.host import boots, clock_lines, process_lines, thread_table
+from probes.intake.tools.network import ports_in_text
 
 # A process or thread, and values beside their names
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from probes.catalog import host_storage
-from probes.catalog._storage_facts import waits_for
+from probes.catalog.host.storage_facts import waits_for
 from probes.catalog.host_storage import PROBE, findings, parse
 from probes.core import ParseError
 from tests.support.collectors import capture_here, old_and_new_pythons

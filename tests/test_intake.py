@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from probes import intake
-from probes.catalog._stack_waits import waits_in
+from probes.catalog.stacks.waits import waits_in
 from probes.core import Reading
 
 HANGS = Path(__file__).parent / "fixtures" / "hangs"

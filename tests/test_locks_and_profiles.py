@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._log_events import LogEvent, RankLog, RankLogs
-from probes.catalog._profile import is_profile, parse_profile
-from probes.catalog._profile_svg import stacks_of_svg
-from probes.catalog._stack_facts import Frame
+from probes.catalog.logs.events import LogEvent, RankLog, RankLogs
+from probes.catalog.stacks.facts import Frame
+from probes.catalog.stacks.profile import is_profile, parse_profile
+from probes.catalog.stacks.profile_svg import stacks_of_svg
 from probes.core import ParseError
 from probes.diagnosis import Seen, diagnose
 from probes.diagnosis.paths import StepState

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from probes import catalog, suites
-from probes.catalog._log_events import RankLog, RankLogs
-from probes.catalog._log_given import ATTACHMENT, GIVEN, MANY_FILES, _lister, base_of, fits, reader
-from probes.catalog._log_reduce import HEAD, TAIL
+from probes.catalog.logs.events import RankLog, RankLogs
+from probes.catalog.logs.given_files import ATTACHMENT, GIVEN, MANY_FILES, _lister, base_of, fits, reader
+from probes.catalog.logs.reduce import HEAD, TAIL
 from probes.catalog.rank_log import findings, parse
 from probes.core import Capture, Reading
 from probes.diagnosis import diagnose

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from probes.catalog._log_events import LogEvent
-from probes.catalog._log_read import read_log
+from probes.catalog.logs.events import LogEvent
+from probes.catalog.logs.read import read_log
 
 STAMP = "2026-01-05 10:00:"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from probes.catalog._log_lines import Line
-from probes.catalog._log_shapes import Shapes, shape
+from probes.catalog.logs.lines import Line
+from probes.catalog.logs.shapes import Shapes, shape
 
 
 def _kind(shapes: Shapes, text: str) -> str:

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from probes.catalog import _log_reduce, _log_stream
-from probes.catalog._log_stream import Chooser
+from probes.catalog.logs import reduce, stream
+from probes.catalog.logs.stream import Chooser
 
 
 def lines(count: int, seed: int = 1) -> list[str]:
@@ -39,10 +39,10 @@ def chosen(text: str, piece: int) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("piece", [1000, 65_536, 10_000_000])
 def test_the_lines_are_those_that_the_node_chooses_of_the_whole(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_log_stream, "PIECE", 40_000)
-    monkeypatch.setattr(_log_stream, "AHEAD", 4_000)
+    monkeypatch.setattr(stream, "PIECE", 40_000)
+    monkeypatch.setattr(stream, "AHEAD", 4_000)
     text = "\n".join(lines(4000)) + "\nRuntimeError: NCCL error in: ProcessGroupNCCL.cpp:2006\n"
-    by_node = [(offset, row) for _, offset, row in _log_reduce.chosen_lines(text.encode())[0]]
+    by_node = [(offset, row) for _, offset, row in reduce.chosen_lines(text.encode())[0]]
     assert chosen(text, piece) == by_node
 
 
@@ -61,11 +61,11 @@ def test_an_error_in_the_middle_of_a_flood_is_found() -> None:
 
 
 def test_a_line_without_an_end_is_cut_around_what_matters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_log_stream, "PIECE", 50_000)
+    monkeypatch.setattr(stream, "PIECE", 50_000)
     text = "x" * 120_000 + " NCCL WARN Cuda failure 'out of memory' " + "y" * 120_000
     found = [row for _, row in chosen(text, 7000)]
     assert any("NCCL WARN Cuda failure 'out of memory'" in row for row in found)
-    assert max(map(len, found)) <= _log_reduce.LINE
+    assert max(map(len, found)) <= reduce.LINE
 
 
 def test_a_token_in_a_line_is_masked() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from probes.catalog._log_read import read_log
+from probes.catalog.logs.read import read_log
 
 SAID = "Heartbeat monitor timed out! Process will be terminated after dumping debug info."
 AT = 1795961629.25  # 2026-11-29T14:13:49.25Z, by date(1)

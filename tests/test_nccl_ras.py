@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog import _ras_ask
-from probes.catalog._ras_facts import counted
-from probes.catalog._ras_json import of_json
-from probes.catalog._ras_text import of_text
+from probes.catalog.nccl import ras_ask
+from probes.catalog.nccl.ras_facts import counted
+from probes.catalog.nccl.ras_json import of_json
+from probes.catalog.nccl.ras_text import of_text
 from probes.catalog.nccl_ras import PROBE, findings, parse
 from probes.core import Capture, ParseError
 from tests.support.collectors import capture_here, old_and_new_pythons
@@ -152,10 +152,10 @@ def test_another_server_on_the_port_is_not_read_as_ras(
 def test_two_jobs_on_one_port_are_not_compared_with_each_other(serve: Callable[..., Server]) -> None:
     """Processes of one user share the port (SO_REUSEPORT), and the kernel chooses: the second is asked again."""
     one, other = recorded("json_in_step")[0], recorded("json_in_step")[1].replace("0xae94423cfbb2ef4a", "0xbb")
-    assert not _ras_ask.same_job(one, other)
-    assert _ras_ask.same_job(one, recorded("json_in_step")[1])
+    assert not ras_ask.same_job(one, other)
+    assert ras_ask.same_job(one, recorded("json_in_step")[1])
     server = serve([one, other, recorded("json_in_step")[1]])
-    text = _ras_ask._asker(f"127.0.0.1:{server.port}", 0, set())()
+    text = ras_ask._asker(f"127.0.0.1:{server.port}", 0, set())()
     head, _, polls = text.partition("\n")
     assert "0xbb" not in polls[json.loads(head)["first"] :] and not server.reports
 
@@ -205,7 +205,7 @@ def of_many(communicators: int, late: tuple[int, ...]) -> str:
 
 def test_of_thousands_of_ranks_a_node_sends_its_own_and_those_that_stand_out() -> None:
     """Three of 8000 are late: that they are the few must still be known when the others are left out."""
-    small = _ras_ask.small(of_many(1, late=(9, 11, 13)), own={10_005, 10_006})
+    small = ras_ask.small(of_many(1, late=(9, 11, 13)), own={10_005, 10_006})
     assert len(small) < 4_000
     (one,) = (report := of_json(small)).communicators
     assert sorted(member.rank for member in one.members) == [0, 5, 6, 9, 11, 13]
@@ -214,15 +214,15 @@ def test_of_thousands_of_ranks_a_node_sends_its_own_and_those_that_stand_out() -
 
 
 def test_of_a_thousand_communicators_a_node_sends_its_own_and_those_that_are_out_of_step() -> None:
-    report = of_json(_ras_ask.small(of_many(1000, late=(801,)), own={10_005}))
+    report = of_json(ras_ask.small(of_many(1000, late=(801,)), own={10_005}))
     assert [one.hash for one in report.communicators] == ["0", f"{800:x}"]
     assert [(group.count, group.ranks) for group in report.communicators[1].counts] == [(64, ()), (60, (1,))]
 
 
 def test_a_report_cannot_pass_for_a_section() -> None:
-    text = _ras_ask.small("NCCL version 2.24.3\n==> poll 2 <==\n  ==> asked <==\n{broken\n", set())
+    text = ras_ask.small("NCCL version 2.24.3\n==> poll 2 <==\n  ==> asked <==\n{broken\n", set())
     assert "==>" not in text
-    assert "==>" not in _ras_ask.small('{"a": 1\n   ==> poll 2 <==\n', set())
+    assert "==>" not in ras_ask.small('{"a": 1\n   ==> poll 2 <==\n', set())
 
 
 # Reading

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._gpu_facts import Gpu, GpuState
-from probes.catalog._nccl_xml import graphs, system
+from probes.catalog.gpu.facts import Gpu, GpuState
+from probes.catalog.nccl.xml import graphs, system
 from probes.catalog.nccl_topology import PROBE, NcclFile, NcclFiles, findings, parse
 from probes.diagnosis import Seen, diagnose
 from tests.support.collectors import capture_here, old_and_new_pythons

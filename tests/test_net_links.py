@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._net_facts import Links, NetLink
 from probes.catalog.net_links import PROBE, parse
+from probes.catalog.network.net_facts import Links, NetLink
 from probes.core import ParseError
 from probes.diagnosis import diagnose
 from probes.diagnosis.core import Seen

@@ -11,7 +11,8 @@ from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
 from probes.diagnosis.ranking import Ranked
 from probes.intake.pasted import parts_of
-from probes.intake.tools import environment, firewall, ip_link, net_dev, ping, reach
+from probes.intake.tools.network import firewall, ip_link, net_dev, ping, reach
+from probes.intake.tools.training import environment
 
 
 def first(folder: Path, files: dict[str, str]) -> Ranked:

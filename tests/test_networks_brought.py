@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 
 from probes.intake.tables import by_rows
-from probes.intake.tools import (
-    ip_link,
-    names,
-    network_policy,
-    reach,
-    sockets,
-    tcpdump,
-)
+from probes.intake.tools.network import ip_link, names, network_policy, reach, sockets, tcpdump
 from tests.test_network_forms import first, named
 
 NOTHING = ("unknown", "none")

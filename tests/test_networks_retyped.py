@@ -9,16 +9,8 @@ import pytest
 from probes.intake.documents import quoted_in
 from probes.intake.node_values import by_values
 from probes.intake.pasted import parts_of
-from probes.intake.tools import (
-    counters_in_text,
-    devlink_health,
-    fabric_events,
-    mlxlink,
-    perfquery,
-    ping,
-    reach,
-    sockets,
-)
+from probes.intake.tools.host import devlink_health
+from probes.intake.tools.network import counters_in_text, fabric_events, mlxlink, perfquery, ping, reach, sockets
 from tests.support.brought import told
 
 # Whose it is ----------------------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from probes.catalog._operator_facts import CommsLog
+from probes.catalog.stacks.operator_facts import CommsLog
 from probes.core import ParseError
 from probes.diagnosis import Seen
 from probes.diagnosis.bandwidth import speeds_of
 from probes.diagnosis.core import Evidence
-from probes.intake.tools import comms_logger, kineto_operators
+from probes.intake.tools.training import comms_logger, kineto_operators
 from tests.support.brought import FIXTURES
 
 TRACE = (FIXTURES / "tools" / "kineto_operators_gloo.json").read_text()

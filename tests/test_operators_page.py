@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from incidents.models import Incident, Node, Reading, SuiteRun
 from incidents.queries.operators import operators, process_of
 from probes.core import facts_as_json
-from probes.intake.tools import kineto_operators
+from probes.intake.tools.training import kineto_operators
 from tests.support.brought import FIXTURES
 from tests.support.fleets import main, person
 from tests.support.looks import SIZES, at_each_look

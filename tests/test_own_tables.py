@@ -9,7 +9,7 @@ import pytest
 
 from probes.explain import explain
 from probes.intake import host_rows, own_tables
-from probes.intake.tools import perf_report
+from probes.intake.tools.training import perf_report
 
 # Tables that people make
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._log_read import read_log
+from probes.catalog.logs.read import read_log
 from tests.support.hardware import judged
 
 STRAGGLER = "fw.rank_straggler"

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from probes import intake
 from probes.intake.commands import asked
 from probes.intake.names import without_keys
-from probes.intake.tools import amd_smi
+from probes.intake.tools.gpu import amd_smi
 
 
 def test_a_remote_command_ran_on_the_node_that_it_names() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from probes.intake.tables import steps_in
-from probes.intake.tools import network_policy, reach
+from probes.intake.tools.network import network_policy, reach
 from tests.test_environments_brought import GAVE_UP
 from tests.test_network_forms import first, named
 from tests.test_networks_brought import LATE, LOST, NOTHING

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from probes import catalog
-from probes.catalog._rank_stack_collect import DUMP, may_not
+from probes.catalog.stacks.stack_collect import DUMP, may_not
 from probes.transport import Plan
 from tests.support.asking import ask, probe
 from tests.support.dead_mount import PYTHON

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from probes.catalog import _log_places
-from probes.catalog._log_events import RankLog, RankLogs
-from probes.catalog._log_lines import Zone, one_line
-from probes.catalog._log_read import read_log
+from probes.catalog.logs import places
+from probes.catalog.logs.events import RankLog, RankLogs
+from probes.catalog.logs.lines import Zone, one_line
+from probes.catalog.logs.read import read_log
 from probes.catalog.rank_log import PROBE, findings, parse
 from probes.core import ParseError
 from tests.support.collectors import capture_here, old_and_new_pythons
@@ -243,7 +243,7 @@ def test_a_file_that_does_not_answer_costs_its_own_row_only() -> None:
     place: dict[str, Any] = {"file": "/nfs/a.log", "how": "stdout", "rank": 1, "pid": 7, "writers": [1]}
     place |= {"deleted": False, "job": ""}
     hung = {"outcome": "hung", "text": "", "why": "process 9 could not be stopped (state D)", "wchan": "rpc_wait"}
-    ((_, text),) = _log_places._read([place], [hung])
+    ((_, text),) = places._read([place], [hung])
     index = '{"now": 1, "utc_offset_s": 0, "ranks": [[1, 1, 7, ""]], "streams": [], "left_off": 0}'
     read = parse(f"==> golden15/rank-logs <==\n{index}\n\n==> log 0 <==\n{json.dumps(place)}\n{text}\n")
     assert read.logs[0].kept == "unread"

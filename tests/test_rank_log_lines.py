@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from probes.catalog import _log_reduce
-from probes.catalog._log_events import KINDS, LogEvent
-from probes.catalog._log_read import read_log
+from probes.catalog.logs import reduce
+from probes.catalog.logs.events import KINDS, LogEvent
+from probes.catalog.logs.read import read_log
 from tests.support.log_lines import LINES_OF_COMMUNICATION, LINES_OF_LAUNCHERS
 
 C10 = "[rank7]:[E1206 18:44:12.715298746 ProcessGroupNCCL.cpp:607] "
@@ -510,8 +510,8 @@ def test_a_line_becomes_the_event_that_it_tells(line: str, kind: str, says: dict
 def test_the_node_sends_every_line_that_the_parser_knows(line: str) -> None:
     """Far from the beginning and the end of a file that is otherwise without interest."""
     data = b"nothing to see\n" * 50 + line.encode() + b"\n" + b"nothing to see\n" * 50
-    sent = [text for _, _, text in _log_reduce.chosen_lines(data)[0]]
-    assert " ".join(line.splitlines())[: _log_reduce.LINE] in sent
+    sent = [text for _, _, text in reduce.chosen_lines(data)[0]]
+    assert " ".join(line.splitlines())[: reduce.LINE] in sent
 
 
 def test_every_kind_of_event_has_a_line_here_or_a_test_of_its_own() -> None:
@@ -562,7 +562,7 @@ def reduced(data: bytes, budget: int = 100_000, name: str = "x.log") -> tuple[di
     with tempfile.TemporaryFile() as handle:
         handle.write(data)
         handle.seek(0)
-        head, _, rest = _log_reduce.reduced(handle, name, budget).partition("\n")
+        head, _, rest = reduce.reduced(handle, name, budget).partition("\n")
     return json.loads(head), rest.split("\n") if rest else []
 
 
@@ -574,7 +574,7 @@ def test_of_a_huge_file_the_beginning_and_the_end_are_read() -> None:
         handle.seek(0, io.SEEK_END)
         handle.write(b"\n" + f"{C10}{WORK}\n".encode())
         handle.seek(0)
-        text = _log_reduce.reduced(handle, "x.log", 100_000)
+        text = reduce.reduced(handle, "x.log", 100_000)
     facts, lines = json.loads(text.split("\n")[0]), text.split("\n")[1:]
     assert facts["size"] > 2_000_000_000 and facts["read"] < 4_000_000
     assert lines[0] == "0 NCCL version 2.27.7+cuda12.8"

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from probes import runner
-from probes.catalog import _rank_sample, rank_env, rank_process
-from probes.catalog._process_facts import Process, RankProcesses
+from probes.catalog import rank_env, rank_process
+from probes.catalog.ranks import sample
+from probes.catalog.ranks.process_facts import Process, RankProcesses
 from probes.core import Finding, ParseError
 from tests.support.collectors import capture_here, old_and_new_pythons
 from tests.support.ranks import Processes, as_code, new_job, processes
@@ -176,11 +177,11 @@ while len(os.listdir('/proc/self/task')) < 602: time.sleep(0.01)
     pid, _ = started.start(code, env_of(0, 2, new_job()))
     process = of(ask(), pid)
     assert process.threads_total == 602
-    assert len(process.threads) <= _rank_sample.SHOWN_THREADS
+    assert len(process.threads) <= sample.SHOWN_THREADS
     assert process.threads[0].tid == pid and "busy" in [thread.comm for thread in process.threads[:3]]
     counted = sum(group.count for group in process.other_threads)
     assert counted + len(process.threads) + process.threads_unread == 602
-    assert process.threads_unread >= 602 - _rank_sample.MANY_THREADS
+    assert process.threads_unread >= 602 - sample.MANY_THREADS
 
 
 def test_a_rank_that_ends_while_it_is_looked_at_is_gone(started: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +193,7 @@ def test_a_rank_that_ends_while_it_is_looked_at_is_gone(started: Processes, monk
         started.end()
 
     monkeypatch.setattr(time, "sleep", kill_it)
-    parts = _rank_sample.sample(scan, time.monotonic())
+    parts = sample.sample(scan, time.monotonic())
     monkeypatch.undo()
     found = rank_process.parse("".join(f"==> {name} <==\n{text}\n\n" for name, text in parts.items()))
     assert of(found, pid).gone
@@ -202,8 +203,8 @@ def test_a_rank_that_ends_while_it_is_looked_at_is_gone(started: Processes, monk
 def test_a_pid_that_was_used_again_is_not_taken_for_the_rank(started: Processes) -> None:
     pid, _ = started.start(READY, env_of(1, 2, new_job()))
     (row,) = [row for row in runner.ranks() if row["pid"] == pid]
-    assert list(_rank_sample.look([row])) == [pid]
-    assert _rank_sample.look([row | {"started": row["started"] - 1}]) == {}
+    assert list(sample.look([row])) == [pid]
+    assert sample.look([row | {"started": row["started"] - 1}]) == {}
 
 
 @pytest.mark.needs_root
@@ -243,7 +244,7 @@ def test_a_thread_is_read_as_the_kernel_wrote_it(tmp_path: Path) -> None:
     (tmp_path / "schedstat").write_text("2602602736 18262681706 1168\n")
     switches = "voluntary_ctxt_switches:\t86\nnonvoluntary_ctxt_switches:\t1082\n"
     (tmp_path / "status").write_text(f"Name:\tpython3.11\nCpus_allowed_list:\t0-1\n{switches}")
-    seen = _rank_sample.thread(str(tmp_path))
+    seen = sample.thread(str(tmp_path))
     assert seen is not None
     assert (seen["comm"], seen["state"], seen["wchan"]) == ("a) R (b", "T", "do_signal_stop")
     assert (seen["user"], seen["system"], seen["major"], seen["started"], seen["last_cpu"]) == (236, 27, 3, 103081, 1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from probes.catalog._net_facts import Socket
+from probes.catalog.network.net_facts import Socket
 from probes.catalog.rank_sockets import PROBE, RankSockets, parse
 from probes.core import ParseError
 from probes.diagnosis import Seen, diagnose

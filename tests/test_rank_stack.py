@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from probes.catalog._stack_facts import Frame, ProcessStack, Thread
-from probes.catalog._stack_text import stacks_of
-from probes.catalog._stack_waits import waits_in
 from probes.catalog.rank_stack import findings, parse
+from probes.catalog.stacks.facts import Frame, ProcessStack, Thread
+from probes.catalog.stacks.text import stacks_of
+from probes.catalog.stacks.waits import waits_in
 from probes.core import ParseError
 
 HANGS = Path(__file__).parent / "fixtures" / "hangs"

@@ -12,7 +12,7 @@ import pytest
 
 from probes.diagnosis.core import Hypothesis
 from probes.intake.stacks_in_lines import stacks_in_lines
-from probes.intake.tools import orders, rank_table
+from probes.intake.tools.training import orders, rank_table
 from tests.support import hardware
 
 QUIET = ("unknown", "none")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from probes.intake.tools import scheduler_waits, tool_of
+from probes.intake.tools import tool_of
+from probes.intake.tools.host import scheduler_waits
 from tests.support.hardware import judged, shares
 
 CAUSE = "cpu.process_hotspot"

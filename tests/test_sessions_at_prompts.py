@@ -9,7 +9,7 @@ import pytest
 
 from probes.intake import pasted
 from probes.intake.commands import looped
-from probes.intake.tools import time_service
+from probes.intake.tools.host import time_service
 from tests.support.brought import told
 
 GIDS = (

@@ -7,10 +7,8 @@ from pathlib import Path
 import cattrs
 import pytest
 
-from probes.catalog._net_facts import Launch, Settings
-from probes.intake.tools import (
-    native_stacks,
-)
+from probes.catalog.network.net_facts import Launch, Settings
+from probes.intake.tools.training import native_stacks
 from probes.stored import stored
 from tests.test_network_forms import first, named, nccl
 

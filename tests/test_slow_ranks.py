@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from probes.catalog._flight_recorder_facts import Dump
-from probes.catalog._log_events import LogEvent, RankLog, RankLogs
-from probes.catalog._log_read import read_log
-from probes.catalog._process_facts import Process, RankProcesses
+from probes.catalog.logs.events import LogEvent, RankLog, RankLogs
+from probes.catalog.logs.read import read_log
+from probes.catalog.ranks.process_facts import Process, RankProcesses
+from probes.catalog.recorder.facts import Dump
 from probes.diagnosis import Diagnosis, Seen, diagnose
 from tests.support.rank_facts import dump, recorders, stack, stacked, with_entries, wrote
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._log_read import read_log
+from probes.catalog.logs.read import read_log
 from tests.support.hardware import judged
 
 STRAGGLER, LOADER = "fw.rank_straggler", "cpu.dataloader_starved"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._log_step_words import parts_in
+from probes.catalog.logs.step_words import parts_in
 from tests.support.hardware import judged, shares
 
 WAITED = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog import _log_reduce
+from probes.catalog.logs import reduce
 from tests.support.hardware import judged
 
 STRAGGLER = "fw.rank_straggler"
@@ -65,6 +65,6 @@ def test_one_report_of_a_detector_is_not_certain(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [bridge(0.61), rtt(3100, [30]), extremes(1200.0)], ids=["scores", "trips", "extremes"])
 def test_a_node_sends_every_line_of_a_report(text: str) -> None:
     idle = b"nothing to see\n" * 50
-    sent = [line for _, _, line in _log_reduce.chosen_lines(idle + text.encode() + idle)[0]]
+    sent = [line for _, _, line in reduce.chosen_lines(idle + text.encode() + idle)[0]]
     rows = [line for line in text.splitlines() if "iteration" not in line and "Worst performing" not in line]
     assert not [line for line in rows if line not in sent]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._profile import rank_named
-from probes.intake.tools import kineto_shares, time_tables, tool_of, tools_of
+from probes.catalog.stacks.profile import rank_named
+from probes.intake.tools import tool_of, tools_of
+from probes.intake.tools.training import kineto_shares, time_tables
 from tests.support.brought import FIXTURES
 from tests.support.hardware import judged, shares
 

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from probes.catalog._net_facts import Limit
+from probes.catalog.network.net_facts import Limit
 from probes.core import ParseError, facts_as_json
 from probes.intake.tools import tool_of, tools, tools_of
 from probes.intake.tools._text import looks, time_in

@@ -13,9 +13,9 @@ import pytest
 
 from probes import catalog
 from probes.catalog import ib_ports
-from probes.catalog._ib_fabric_facts import Fabric
-from probes.catalog._ib_facts import Silent
 from probes.catalog.ib_fabric import guid_of
+from probes.catalog.network.ib_fabric_facts import Fabric
+from probes.catalog.network.ib_facts import Silent
 from probes.diagnosis import Seen, diagnose
 from probes.topology import Answer, FormError, Pattern, PortState, Topology, View, compare, learn, pattern_of, rails_of
 from probes.topology.expected import switch_name

@@ -21,7 +21,7 @@ from incidents.queries.lines import lines
 from incidents.queries.topology import page
 from incidents.services import diagnosing, response, topology
 from incidents.services.fleet import Login, Refused, add_nodes
-from probes.catalog._ib_facts import Silent
+from probes.catalog.network.ib_facts import Silent
 from probes.core import facts_as_json
 from tests.support import fabric as made
 from tests.support.evidence import stopped_rank, store

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from probes.explain import explain
-from probes.intake.tools import trials
+from probes.intake.tools.training import trials
 
 HANGS = None
 

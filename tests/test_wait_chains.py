@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probes.catalog._flight_recorder_facts import Dump
+from probes.catalog.recorder.facts import Dump
 from probes.diagnosis import Evidence, diagnose
 from probes.diagnosis.circles import circle
 from probes.diagnosis.comparing import operation

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from probes.diagnosis.looks import order_of
-from probes.intake.tools._counter_sets import rate_in
+from probes.intake.tools.network._counter_sets import rate_in
 from tests.support.brought import told
 
 BLOCK = (

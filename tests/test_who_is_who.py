@@ -9,7 +9,7 @@ import pytest
 
 from probes.intake.first_words import parts_by_first_word
 from probes.intake.node_values import by_values
-from probes.intake.tools import counters_in_text, fabric_events
+from probes.intake.tools.network import counters_in_text, fabric_events
 from tests.support.brought import told
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.1 GiB\n"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._log_phases import wait_ms
-from probes.catalog._log_read import read_log
-from probes.catalog._stack_text import stacks_of
+from probes.catalog.logs.phases import wait_ms
+from probes.catalog.logs.read import read_log
+from probes.catalog.stacks.text import stacks_of
 from probes.diagnosis.core import Hypothesis
 from probes.intake.rank_series import times_of_ranks
 from tests.support import hardware

@@ -10,7 +10,7 @@ from probes.diagnosis.core import Hypothesis, Reason
 from probes.diagnosis.ranking import rank
 from probes.intake import read
 from probes.intake.chained import chained
-from probes.intake.tools import kubernetes
+from probes.intake.tools.cluster import kubernetes
 from tests.support.hardware import judged
 
 XID = "[Mon Jan  5 09:00:00 2026] NVRM: Xid (PCI:0000:0b:00): 79, pid=7, GPU has fallen off the bus.\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probes.catalog._stack_text import stacks_of
+from probes.catalog.stacks.text import stacks_of
 from tests.support.hardware import judged
 
 BUSY = "fw.rank_busy"

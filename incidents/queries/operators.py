@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from incidents.models import Reading
-from probes.catalog._operator_facts import Operators as Told
+from probes.catalog.stacks.operator_facts import Operators as Told
 from probes.diagnosis.bandwidth import Speed, of_trace
 from probes.stored import stored
 

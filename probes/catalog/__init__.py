@@ -1,4 +1,6 @@
-"""The probes, one per file. A file in this folder with a `PROBE` is a probe: there is no list to edit."""
+"""The probes, one per file. A file in this folder with a `PROBE` is a probe: there is no list to edit.
+
+The packages below it hold what probes are made of: larger collectors, parsers, facts, findings."""
 
 from __future__ import annotations
 
@@ -16,6 +18,8 @@ def load() -> Mapping[str, Probe[Any]]:
     """Every probe by name, in the order of the names. Raises ValueError when two files use one name."""
     found: dict[str, Probe[Any]] = {}
     for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            continue
         probe = getattr(importlib.import_module(f"{__name__}.{module.name}"), "PROBE", None)
         if probe is None:
             continue

@@ -16,11 +16,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from probes.catalog import _gpu_ladder
 from probes.catalog._collected import as_object
-from probes.catalog._gpu_amd_collect import collect
-from probes.catalog._gpu_bus import ALL_ONES, add_pci, numbered, silent
-from probes.catalog._gpu_facts import Gpu, GpuState, bus_id, by_bus_id, total
+from probes.catalog.gpu import ladder
+from probes.catalog.gpu.amd_collect import collect
+from probes.catalog.gpu.bus import ALL_ONES, add_pci, numbered, silent
+from probes.catalog.gpu.facts import Gpu, GpuState, bus_id, by_bus_id, total
 from probes.catalog.gpu_state import findings
 from probes.core import ParseError, Probe, clean, sections
 
@@ -192,6 +192,6 @@ PROBE = Probe(
     timeout_s=7.0,
     max_bytes=524_288,
     touches="driver",
-    brings=(_gpu_ladder,),
+    brings=(ladder,),
     cost="not measured: there was no such hardware",
 )

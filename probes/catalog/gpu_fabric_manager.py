@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from probes.catalog._gpu_links import FabricEvent, FabricManager, fabric_findings
+from probes.catalog.gpu.links import FabricEvent, FabricManager, fabric_findings
 from probes.core import ParseError, Probe, clean, lines_of
 from probes.runner import Absent, isolate, read, sh, which
 

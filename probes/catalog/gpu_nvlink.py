@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from probes.catalog import _gpu_ladder
-from probes.catalog._gpu_links import LinkState, NvLinks, nvlink_findings
+from probes.catalog.gpu import ladder
+from probes.catalog.gpu.links import LinkState, NvLinks, nvlink_findings
 from probes.core import ParseError, Probe, clean, lines_of, sections
 
 __all__ = ["GPU", "PROBE", "NvLinks", "findings", "parse", "printed_links"]
@@ -25,9 +25,9 @@ findings = nvlink_findings
 def _collect() -> Mapping[str, str]:
     import contextlib
 
-    parts = {"nvidia-smi nvlink -s": _gpu_ladder.printed(["nvidia-smi", "nvlink", "-s"])}
+    parts = {"nvidia-smi nvlink -s": ladder.printed(["nvidia-smi", "nvlink", "-s"])}
     with contextlib.suppress(OSError):  # a driver that does not count them
-        parts["nvidia-smi nvlink -e"] = _gpu_ladder.printed(["nvidia-smi", "nvlink", "-e"])
+        parts["nvidia-smi nvlink -e"] = ladder.printed(["nvidia-smi", "nvlink", "-e"])
     return parts
 
 
@@ -80,6 +80,6 @@ PROBE = Probe(
     by_hand="nvidia-smi nvlink -s; nvidia-smi nvlink -e",
     timeout_s=6.0,
     touches="driver",
-    brings=(_gpu_ladder,),
+    brings=(ladder,),
     cost="not measured: there was no such hardware",
 )

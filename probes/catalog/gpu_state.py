@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog import _gpu_ladder, _gpu_library
 from probes.catalog._collected import as_object
-from probes.catalog._gpu_bus import ALL_ONES, add_pci, numbered, silent
-from probes.catalog._gpu_collect import collect
-from probes.catalog._gpu_facts import LOST, RESET, RISES, Gpu, GpuState, bus_id, by_bus_id
-from probes.catalog._gpu_nvml import WHOLE_NODE, error_words, nvml
-from probes.catalog._gpu_smi import smi
+from probes.catalog.gpu import ladder, library
+from probes.catalog.gpu.bus import ALL_ONES, add_pci, numbered, silent
+from probes.catalog.gpu.collect import collect
+from probes.catalog.gpu.facts import LOST, RESET, RISES, Gpu, GpuState, bus_id, by_bus_id
+from probes.catalog.gpu.nvml import WHOLE_NODE, error_words, nvml
+from probes.catalog.gpu.smi import smi
 from probes.core import Finding, ParseError, Probe, Severity, clean, sections
 
 # nvml.h on the reason HW Slowdown: "reducing the core clocks by a factor of 2 or more".
@@ -233,6 +233,6 @@ PROBE = Probe(
     timeout_s=8.0,
     max_bytes=524_288,
     touches="driver",
-    brings=(_gpu_ladder, _gpu_library),
+    brings=(ladder, library),
     cost="not measured: there was no such hardware",
 )

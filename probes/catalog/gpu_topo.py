@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from probes.catalog import _gpu_ladder
-from probes.catalog._gpu_links import Topology, topology_findings
+from probes.catalog.gpu import ladder
+from probes.catalog.gpu.links import Topology, topology_findings
 from probes.core import ParseError, Probe, clean, lines_of
 
 __all__ = ["PROBE", "Topology", "findings", "header", "parse"]
@@ -22,7 +22,7 @@ findings = topology_findings
 
 
 def _collect() -> Mapping[str, str]:
-    return {"nvidia-smi topo -m": _gpu_ladder.printed(["nvidia-smi", "topo", "-m"])}
+    return {"nvidia-smi topo -m": ladder.printed(["nvidia-smi", "topo", "-m"])}
 
 
 _DEVICE = re.compile(r"(?:GPU|NIC|mlx\d_|bnxt_re|rdmap|irdma|ibp|hfi)\w{0,30}")
@@ -74,6 +74,6 @@ PROBE = Probe(
     by_hand="nvidia-smi topo -m",
     timeout_s=6.0,
     touches="driver",
-    brings=(_gpu_ladder,),
+    brings=(ladder,),
     cost="not measured: there was no such hardware",
 )

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from probes.catalog._bmc_lines import sel_line
-from probes.catalog._host_facts import HardwareError, HardwareLog, hardware_findings
+from probes.catalog.host.bmc_lines import sel_line
+from probes.catalog.host.facts import HardwareError, HardwareLog, hardware_findings
 from probes.core import Finding, ParseError, Probe, clean, lines_of, sections
 from probes.runner import Absent, Denied, sh, which
 

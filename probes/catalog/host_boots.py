@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from probes.catalog._host_facts import Boots
+from probes.catalog.host.facts import Boots
 from probes.core import Finding, ParseError, Probe, sections
 from probes.runner import read
 

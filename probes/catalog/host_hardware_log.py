@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from probes.catalog._collected import as_rows, whole, word
-from probes.catalog._host_facts import HardwareError, HardwareLog, hardware_findings
+from probes.catalog.host.facts import HardwareError, HardwareLog, hardware_findings
 from probes.core import ParseError, Probe, sections
 from probes.runner import Absent, read
 

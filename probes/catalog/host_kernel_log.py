@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probes.catalog import _kernel_events as events
-from probes.catalog._kernel_amd import AmdLines
-from probes.catalog._kernel_findings import findings
-from probes.catalog._kernel_gpu import GpuLines
-from probes.catalog._kernel_lines import Clock, log_lines
-from probes.catalog._kernel_netfs import NetfsLines
-from probes.catalog._kernel_node import NodeLines
-from probes.catalog._kernel_notices import NoticeLines
-from probes.catalog._kernel_oom import OomLines
-from probes.catalog._kernel_tally import Tally
+from probes.catalog.kernel import events
+from probes.catalog.kernel.amd import AmdLines
+from probes.catalog.kernel.findings import findings
+from probes.catalog.kernel.gpu import GpuLines
+from probes.catalog.kernel.lines import Clock, log_lines
+from probes.catalog.kernel.netfs import NetfsLines
+from probes.catalog.kernel.node import NodeLines
+from probes.catalog.kernel.notices import NoticeLines
+from probes.catalog.kernel.oom import OomLines
+from probes.catalog.kernel.tally import Tally
 from probes.core import ParseError, Probe, clean, sections
 from probes.runner import Denied, read, sh, which
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probes.catalog._load_facts import Load, findings
-from probes.catalog._load_parse import parse
+from probes.catalog.host.load_facts import Load, findings
+from probes.catalog.host.load_parse import parse
 from probes.core import Probe
 from probes.runner import holds_gpu, isolate, read
 

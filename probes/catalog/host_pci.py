@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from probes.catalog._collected import as_rows, whole_or_none, word
-from probes.catalog._host_pci import Pci, PciDevice, pci_findings
+from probes.catalog.host.pci import Pci, PciDevice, pci_findings
 from probes.core import ParseError, Probe, sections
 from probes.runner import Absent, read
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from probes.catalog._collected import as_object, whole, whole_or_none, word
-from probes.catalog._net_facts import Limit, Mask, Room, Settings
+from probes.catalog.network.net_facts import Limit, Mask, Room, Settings
 from probes.core import Finding, ParseError, Probe, sections
 from probes.runner import ranks, read
 

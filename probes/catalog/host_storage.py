@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from probes.catalog._storage_facts import Storage, findings
-from probes.catalog._storage_parse import parse
+from probes.catalog.host.storage_facts import Storage, findings
+from probes.catalog.host.storage_parse import parse
 from probes.core import Probe
 from probes.runner import Absent, Denied, holds_gpu, isolate, read
 

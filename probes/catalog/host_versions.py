@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probes.catalog._host_facts import Versions, version_findings
+from probes.catalog.host.facts import Versions, version_findings
 from probes.core import ParseError, Probe, clean, sections
 from probes.runner import ranks, read, sh, which
 

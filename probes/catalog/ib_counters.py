@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from probes.catalog._collected import as_rows, number_or_none, whole, word
-from probes.catalog._net_facts import Counters, CounterSet
+from probes.catalog.network.net_facts import Counters, CounterSet
 from probes.core import Finding, ParseError, Probe, sections
 from probes.runner import Absent, isolate, read
 

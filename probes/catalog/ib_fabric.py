@@ -16,9 +16,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from probes.catalog import _ib_fabric_collect
-from probes.catalog._ib_fabric_facts import AGGREGATION, Device, Fabric, Link, guid_of, hca_first
-from probes.catalog._ib_linkinfo import swept
+from probes.catalog.network import ib_fabric_collect
+from probes.catalog.network.ib_fabric_facts import AGGREGATION, Device, Fabric, Link, guid_of, hca_first
+from probes.catalog.network.ib_linkinfo import swept
 from probes.core import Finding, ParseError, Probe, clean, sections
 from probes.runner import isolate
 
@@ -44,9 +44,9 @@ def _collect() -> Mapping[str, str]:
     import time
 
     began = time.monotonic()
-    found = {"ibnetdiscover": _ib_fabric_collect.ask("ibnetdiscover", [], (0,), 8388608)}
+    found = {"ibnetdiscover": ib_fabric_collect.ask("ibnetdiscover", [], (0,), 8388608)}
     left = 18.0 - (time.monotonic() - began)
-    call = lambda: _ib_fabric_collect.ask("iblinkinfo", [], (0,), 8388608)  # noqa: E731  (a child runs it)
+    call = lambda: ib_fabric_collect.ask("iblinkinfo", [], (0,), 8388608)  # noqa: E731  (a child runs it)
     told = isolate([("iblinkinfo", call)], left, 8388608)[0] if left > 1 else {"outcome": "skipped", "why": "no time"}
     if told["outcome"] == "ok":
         found["iblinkinfo"] = told["text"]
@@ -155,5 +155,5 @@ PROBE = Probe(
     touches="driver",
     needs="read and write on /dev/infiniband/umad*, or `sudo -n` for ibnetdiscover and iblinkinfo",
     cost="not measured: there was no such hardware",
-    brings=(_ib_fabric_collect,),
+    brings=(ib_fabric_collect,),
 )

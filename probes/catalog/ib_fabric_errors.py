@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from probes.catalog import _ib_fabric_collect
-from probes.catalog._ib_queryerrors import SUMMARY, counted
-from probes.catalog._net_facts import Counters, CounterSet
+from probes.catalog.network import ib_fabric_collect
+from probes.catalog.network.ib_queryerrors import SUMMARY, counted
+from probes.catalog.network.net_facts import Counters, CounterSet
 from probes.core import Finding, ParseError, Probe, clean, sections
 
 __all__ = ["PROBE", "Counters", "findings", "parse"]
@@ -34,7 +34,7 @@ def _collect() -> Mapping[str, str]:
         at = time.time()
         # A site's own file of thresholds would hide what is below them.
         arguments = ["-r", "--threshold-file", "/dev/null"]
-        found[f"ibqueryerrors at {at:.3f}"] = _ib_fabric_collect.ask("ibqueryerrors", arguments, (0, 1), 8388608)
+        found[f"ibqueryerrors at {at:.3f}"] = ib_fabric_collect.ask("ibqueryerrors", arguments, (0, 1), 8388608)
         if look == 0:
             time.sleep(1.0)
     return found
@@ -84,5 +84,5 @@ PROBE = Probe(
     touches="driver",
     needs="read and write on /dev/infiniband/umad*, or `sudo -n ibqueryerrors`",
     cost="not measured: there was no such hardware",
-    brings=(_ib_fabric_collect,),
+    brings=(ib_fabric_collect,),
 )

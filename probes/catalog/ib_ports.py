@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from probes.catalog._collected import as_object, number_or_none
-from probes.catalog._ib_collect import collect
-from probes.catalog._ib_facts import IbPorts, Port, Sample, Silent, rates, saturated
+from probes.catalog.network.ib_collect import collect
+from probes.catalog.network.ib_facts import IbPorts, Port, Sample, Silent, rates, saturated
 from probes.core import Finding, ParseError, Probe, Severity, clean, sections
 
 __all__ = ["PROBE", "IbPorts", "Port", "Silent", "findings", "parse", "rates", "saturated"]

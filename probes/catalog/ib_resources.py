@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from probes.catalog._net_facts import Settings
-from probes.catalog._rdma_resources import FULL, at_most, in_use
+from probes.catalog.network.net_facts import Settings
+from probes.catalog.network.rdma_resources import FULL, at_most, in_use
 from probes.core import Finding, ParseError, Probe, clean, sections
 from probes.runner import Absent, isolate, sh, which
 

@@ -14,17 +14,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from probes.catalog import _ras_ask
-from probes.catalog._ras_facts import Communicator, Lag, Missing, Ras, Report, lags, moved
-from probes.catalog._ras_json import of_json
-from probes.catalog._ras_text import is_text, of_text
+from probes.catalog.nccl import ras_ask
+from probes.catalog.nccl.ras_facts import Communicator, Lag, Missing, Ras, Report, lags, moved
+from probes.catalog.nccl.ras_json import of_json
+from probes.catalog.nccl.ras_text import is_text, of_text
 from probes.core import Finding, ParseError, Probe, clean, sections
 
 MANY, MANY_COMMUNICATORS = 32, 128  # findings of one kind, communicators judged; the facts hold the rest
 
 
 def _collect() -> Mapping[str, str]:
-    found: Mapping[str, str] = _ras_ask.node_ras()
+    found: Mapping[str, str] = ras_ask.node_ras()
     return found
 
 
@@ -137,7 +137,7 @@ PROBE = Probe(
     parse,
     findings,
     collect=_collect,
-    brings=(_ras_ask,),
+    brings=(ras_ask,),
     by_hand="printf 'verbose status\\n' | nc -w 5 localhost 28028",
     timeout_s=9.0,
     max_bytes=1_572_864,

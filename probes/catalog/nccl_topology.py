@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from probes.catalog import _rank_reach
 from probes.catalog._collected import as_rows, whole, wholes, word
-from probes.catalog._nccl_xml import Graph, System, graphs, is_graphs, is_system, system
+from probes.catalog.nccl.xml import Graph, System, graphs, is_graphs, is_system, system
+from probes.catalog.ranks import reach
 from probes.core import Finding, ParseError, Probe, sections
 from probes.runner import Absent, isolate, need_ranks, read
 
@@ -59,7 +59,7 @@ def _collect() -> Mapping[str, str]:
     limit, most = 524288, 16
 
     def reader(pid: int, path: str) -> str:
-        place = _rank_reach.inside(pid, path) if path.startswith("/") else f"/proc/{pid}/cwd/{path}"
+        place = reach.inside(pid, path) if path.startswith("/") else f"/proc/{pid}/cwd/{path}"
         about = os.stat(place)
         if not stat.S_ISREG(about.st_mode):
             return json.dumps({"why": "it is no file but a folder, a pipe or a device"})
@@ -167,7 +167,7 @@ PROBE = Probe(
     timeout_s=6.0,
     max_bytes=2_097_152,
     touches="disk",
-    brings=(_rank_reach,),
+    brings=(reach,),
     needs="root or the login of the user who trains: environments and files of others are hidden",
     cost="15 ms",
 )

@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from probes.catalog._collected import as_rows, whole_or_none, word
-from probes.catalog._net_facts import Links, NetLink
-from probes.catalog._net_qos import flow_control
+from probes.catalog.network.net_facts import Links, NetLink
+from probes.catalog.network.net_qos import flow_control
 from probes.core import Finding, ParseError, Probe, sections
 from probes.runner import Absent, isolate, read, sh, which
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probes.catalog._env_facts import RankEnv, findings, parse
+from probes.catalog.ranks.env_facts import RankEnv, findings, parse
 from probes.core import Probe
 from probes.runner import need_ranks
 

@@ -14,15 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from probes.catalog import (
-    _flight_recorder,
-    _flight_recorder_collect,
-    _flight_recorder_decode,
-    _flight_recorder_values,
-    _rank_reach,
-)
 from probes.catalog._collected import as_object, whole, whole_or_none, word, word_or_none
-from probes.catalog._flight_recorder_facts import (
+from probes.catalog.ranks import reach
+from probes.catalog.recorder import decode, on_node, reader, values
+from probes.catalog.recorder.facts import (
     Dump,
     Entry,
     FlightRecorder,
@@ -31,7 +26,7 @@ from probes.catalog._flight_recorder_facts import (
     Signature,
     dump_of,
 )
-from probes.catalog._stack_facts import Frame
+from probes.catalog.stacks.facts import Frame
 from probes.core import Finding, ParseError, Probe, sections
 
 __all__ = ["PROBE", "Dump", "Entry", "FlightRecorder", "Frame", "Group", "Missing", "Signature", "findings", "parse"]
@@ -40,7 +35,7 @@ WAITING_S = 60.0  # judgement: a collective of a healthy step lasts seconds at m
 
 
 def _collect() -> Mapping[str, str]:
-    return _flight_recorder_collect.collect()
+    return on_node.collect()
 
 
 def parse(text: str) -> FlightRecorder:
@@ -74,8 +69,8 @@ def as_object_in(told: Mapping[str, Any], key: str, what: str) -> dict[str, Any]
 def _of_json(text: str) -> FlightRecorder:
     data = text.encode("utf-8", "replace")
     try:
-        reduced = _flight_recorder.reduce(data)
-    except _flight_recorder_decode.Refused as error:
+        reduced = reader.reduce(data)
+    except decode.Refused as error:
         raise ParseError(f"expected a flight-recorder dump: {error}") from None
     stamp = {"rank": -1, "pid": None, "world_size": None, "host": "", "how": "file", "path": "", "bytes": len(data)}
     return FlightRecorder("", (dump_of(reduced, stamp),), (), 0)
@@ -150,11 +145,11 @@ PROBE = Probe(
     max_bytes=2_097_152,
     needs="the login of the user who trains, or root; the job must run torch's worker server or have written dumps",
     brings=(
-        _flight_recorder_decode,
-        _flight_recorder_values,
-        _flight_recorder,
-        _rank_reach,
-        _flight_recorder_collect,
+        decode,
+        values,
+        reader,
+        reach,
+        on_node,
     ),
     touches="process",
     cost="98 ms",

@@ -14,15 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from probes.catalog import (
-    _flight_recorder,
-    _flight_recorder_ask,
-    _flight_recorder_collect,
-    _flight_recorder_decode,
-    _flight_recorder_values,
-    _rank_reach,
-)
 from probes.catalog._collected import as_rows, number_or_none, whole, word
+from probes.catalog.ranks import reach
+from probes.catalog.recorder import ask, decode, on_node, reader, values
 from probes.core import Finding, ParseError, Probe, sections
 
 OUTCOMES = ("dumped", "asked", "young", "unread", "no pipe", "failed")
@@ -49,7 +43,7 @@ class Triggers:
 
 
 def _collect() -> Mapping[str, str]:
-    return _flight_recorder_ask.collect()
+    return ask.collect()
 
 
 def parse(text: str) -> Triggers:
@@ -98,12 +92,12 @@ PROBE = Probe(
     timeout_s=10.0,
     needs="the login of the user who trains, or root; TORCH_NCCL_DEBUG_INFO_PIPE_FILE set before the job began",
     brings=(
-        _flight_recorder_decode,
-        _flight_recorder_values,
-        _flight_recorder,
-        _rank_reach,
-        _flight_recorder_collect,
-        _flight_recorder_ask,
+        decode,
+        values,
+        reader,
+        reach,
+        on_node,
+        ask,
     ),
     touches="process",
     cost="not measured: each rank writes its dump once",

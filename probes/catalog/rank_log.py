@@ -3,7 +3,7 @@
 Source   the files behind descriptors 1 and 2 of each rank and of its launcher, other open .log, .out and .err files,
          NCCL_DEBUG_FILE, torchrun's error.json and run folder; also files that were deleted while open. Lines: see
          _log_torch.py, _log_nccl.py, _log_python.py, _log_blocks.py. A recorded log, or `tail -v -n +1` of several, is
-         read too. Files of paths that people give, for ranks that are gone: _log_given.py
+         read too. Files of paths that people give, for ranks that are gone: given_files.py
 Units    seconds since the epoch; milliseconds in names that end in _ms. A line's local time is taken in the node's
          zone (clock "node"); without a zone to take it in, only the stamp is kept
 Shape    RankLogs: one RankLog per file or stream, with its LogEvents (see _log_events.py)
@@ -19,12 +19,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from probes.catalog import _log_given, _log_places, _log_reduce, _log_run_folders
-from probes.catalog._log_events import GivenPath, Kept, RankLog, RankLogs
-from probes.catalog._log_findings import findings
-from probes.catalog._log_labels import Labels, ends_of, labels_of
-from probes.catalog._log_lines import MOST_CHARACTERS, Zone, characters_read, pieces
-from probes.catalog._log_read import LogReader, error_file, read_log
+from probes.catalog.logs import given_files, places, reduce, run_folders
+from probes.catalog.logs.events import GivenPath, Kept, RankLog, RankLogs
+from probes.catalog.logs.findings import findings
+from probes.catalog.logs.labels import Labels, ends_of, labels_of
+from probes.catalog.logs.lines import MOST_CHARACTERS, Zone, characters_read, pieces
+from probes.catalog.logs.read import LogReader, error_file, read_log
 from probes.core import ParseError, Probe, clean, sections
 
 __all__ = ["PROBE", "RankLogs", "findings", "parse"]
@@ -35,7 +35,7 @@ _NAMED = re.compile(r"rank[_-]?(\d{1,7})(?!\d)")
 
 
 def _collect() -> Mapping[str, str]:
-    found: Mapping[str, str] = _log_places.node_logs()
+    found: Mapping[str, str] = places.node_logs()
     return found
 
 
@@ -99,7 +99,7 @@ def _chosen(name: str, text: str, rank: int | None) -> RankLog:
     reader, begin, passed = LogReader(Zone(), rank), 0, 0
     labels = labels_of(ends_of(text))
     for part in parts:
-        lines, more = _log_reduce.chosen_lines(part.encode("utf-8", "replace").replace(b"\r", b"\n"))
+        lines, more = reduce.chosen_lines(part.encode("utf-8", "replace").replace(b"\r", b"\n"))
         for _, offset, row in lines:
             for line in pieces(row, Zone(), labels):
                 line.offset = begin + offset
@@ -135,7 +135,7 @@ def _sent(section: str, text: str, zone: Zone, rows: list[list[Any]]) -> RankLog
         written_at=float(written) if isinstance(written, int | float) and 0 <= written < 1e11 else None,
         skipped_lines=_whole_number(facts.get("skipped")) or 0,
     )
-    if told["how"] == _log_given.GIVEN:
+    if told["how"] == given_files.GIVEN:
         job = told["job"] = _only_job(rows)
     local = {mine: rank for rank, mine, _, of in rows if of == job and isinstance(mine, int) and isinstance(rank, int)}
     zone = dataclasses.replace(zone, ranks=local)
@@ -143,7 +143,7 @@ def _sent(section: str, text: str, zone: Zone, rows: list[list[Any]]) -> RankLog
     labels = labels_of([row for _, _, row in lines])
     last = [*pieces(lines[-1][2], zone, labels)][-1:] if lines else []
     zone = zone.for_file(last[0], told["written_at"]) if last else zone
-    if told["how"] == _log_given.GIVEN:
+    if told["how"] == given_files.GIVEN:
         rank = told["rank"] = _writer(told["file"], lines, zone, labels)
         told["writers"] = () if rank is None else (rank,)
     reader = LogReader(zone, rank)
@@ -213,8 +213,8 @@ PROBE = Probe(
     parse,
     findings,
     collect=_collect,
-    brings=(_log_reduce, _log_run_folders, _log_given, _log_places),
-    attachments=(_log_given.ATTACHMENT,),
+    brings=(reduce, run_folders, given_files, places),
+    attachments=(given_files.ATTACHMENT,),
     by_hand="ls -l /proc/PID/fd/1 /proc/PID/fd/2; tail -v -n +1 LOG...",
     timeout_s=9.0,
     max_bytes=1_572_864,

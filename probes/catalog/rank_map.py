@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probes.catalog._rank_facts import RankMap, findings
-from probes.catalog._rank_parse import parse
+from probes.catalog.ranks.parse import parse
+from probes.catalog.ranks.rank_facts import RankMap, findings
 from probes.core import Probe
 from probes.runner import need_ranks
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probes.catalog import _rank_sample
-from probes.catalog._process_facts import RankProcesses
-from probes.catalog._process_findings import findings
-from probes.catalog._process_parse import parse
+from probes.catalog.ranks import sample
+from probes.catalog.ranks.process_facts import RankProcesses
+from probes.catalog.ranks.process_findings import findings
+from probes.catalog.ranks.process_parse import parse
 from probes.core import Probe
 from probes.runner import need_ranks
 
@@ -27,7 +27,7 @@ def _collect() -> Mapping[str, str]:
     import time
 
     began = time.monotonic()
-    return _rank_sample.sample(need_ranks(), began)
+    return sample.sample(need_ranks(), began)
 
 
 PROBE = Probe(
@@ -39,7 +39,7 @@ PROBE = Probe(
     by_hand="cd /proc/PID; cat status wchan task/*/stat task/*/schedstat; sleep 1; cat status wchan task/*/stat",
     timeout_s=8.0,
     max_bytes=2_097_152,
-    brings=(_rank_sample,),
+    brings=(sample,),
     needs="root or the login of the user who trains: environments of others are hidden",
     cost="24 ms",
 )

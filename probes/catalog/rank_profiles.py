@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from probes.catalog import _rank_profile_collect, _rank_reach, _rank_stack_collect
 from probes.catalog._collected import as_object, whole, whole_or_none, word
-from probes.catalog._profile import Profile, parse_profile
+from probes.catalog.ranks import reach
+from probes.catalog.stacks import profile_collect, stack_collect
+from probes.catalog.stacks.profile import Profile, parse_profile
 from probes.core import Finding, ParseError, Probe, sections
 
 __all__ = ["PROBE", "RATE", "Profiles", "RankProfile", "findings", "parse"]
 
-RATE = _rank_profile_collect.RATE  # samples a second
+RATE = profile_collect.RATE  # samples a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Profiles:
 
 
 def _collect() -> Mapping[str, str]:
-    return _rank_profile_collect.collect()
+    return profile_collect.collect()
 
 
 def parse(text: str) -> Profiles:
@@ -102,7 +103,7 @@ PROBE = Probe(
     timeout_s=12.0,
     max_bytes=3_145_728,
     needs="root, CAP_SYS_PTRACE, or the login of who trains with ptrace_scope 0 or by sudo; py-spy, which can be sent",
-    brings=(_rank_reach, _rank_stack_collect, _rank_profile_collect),
+    brings=(reach, stack_collect, profile_collect),
     attachments=("py-spy",),
     touches="process",
     cost="1.3 s: py-spy samples each rank for three seconds",

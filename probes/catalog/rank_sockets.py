@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from probes.catalog import _rank_reach
 from probes.catalog._collected import as_rows, whole, whole_or_none, word
-from probes.catalog._net_facts import Socket
+from probes.catalog.network.net_facts import Socket
+from probes.catalog.ranks import reach
 from probes.core import Finding, ParseError, Probe, sections
 from probes.runner import need_ranks, read
 
@@ -92,7 +92,7 @@ def _collect() -> Mapping[str, str]:
             where = os.readlink(f"/proc/{pid}/ns/net")
             if where not in tables:
                 tables[where] = table(pid)
-            mine = [tables[where][inode] for inode in _rank_reach.sockets(pid, 65536) if inode in tables[where]]
+            mine = [tables[where][inode] for inode in reach.sockets(pid, 65536) if inode in tables[where]]
             # Those that wait for an answer or cannot send come first, then who listens.
             mine.sort(key=lambda words: (words[3] != "02", words[6] == "00000000", words[3] != "0A", words[2]))
             row["left_out"] = len(mine[400:])
@@ -166,6 +166,6 @@ PROBE = Probe(
     timeout_s=5.0,
     max_bytes=2_097_152,
     needs="root or the login of the user who trains: sockets of others are hidden",
-    brings=(_rank_reach,),
+    brings=(reach,),
     cost="29 ms",
 )

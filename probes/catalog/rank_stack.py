@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from probes.catalog import _rank_reach, _rank_stack_collect
 from probes.catalog._collected import as_object, whole, whole_or_none, word
-from probes.catalog._stack_facts import Frame, ProcessStack, Stacks, Thread
-from probes.catalog._stack_text import faulthandler, stacks_of
-from probes.catalog._stack_waits import Kind, Wait, waits_in
+from probes.catalog.ranks import reach
+from probes.catalog.stacks import stack_collect
+from probes.catalog.stacks.facts import Frame, ProcessStack, Stacks, Thread
+from probes.catalog.stacks.text import faulthandler, stacks_of
+from probes.catalog.stacks.waits import Kind, Wait, waits_in
 from probes.core import Finding, ParseError, Probe, sections
 
 __all__ = ["PROBE", "Frame", "Kind", "ProcessStack", "Stacks", "Thread", "Wait", "findings", "parse", "waits_in"]
@@ -26,7 +27,7 @@ MOST = 4096  # rows of one list
 
 
 def _collect() -> Mapping[str, str]:
-    return _rank_stack_collect.collect()
+    return stack_collect.collect()
 
 
 def parse(text: str) -> Stacks:
@@ -138,7 +139,7 @@ PROBE = Probe(
     timeout_s=16.0,
     max_bytes=3_145_728,
     needs="root, CAP_SYS_PTRACE, or the login of who trains with ptrace_scope 0 or by sudo; py-spy, which can be sent",
-    brings=(_rank_reach, _rank_stack_collect),
+    brings=(reach, stack_collect),
     attachments=("py-spy",),
     touches="process",
     cost="41 ms",

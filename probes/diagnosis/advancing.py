@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from probes.catalog._log_events import LogEvent, RankLog
+from probes.catalog.logs.events import LogEvent, RankLog
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.job import RankView

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from probes.catalog._flight_recorder_facts import Signature
-from probes.catalog._operator_facts import Operators
+from probes.catalog.recorder.facts import Signature
+from probes.catalog.stacks.operator_facts import Operators
 from probes.core import clean
 from probes.diagnosis.comparing import operation
 from probes.diagnosis.core import Evidence

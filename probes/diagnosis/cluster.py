@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from probes.catalog._cluster_facts import Cluster, Happening, Pod
-from probes.catalog._log_events import LogEvent, RankLog
+from probes.catalog.logs.events import LogEvent, RankLog
 from probes.diagnosis.core import Evidence, Seen
 
 # Namespaces of what a cluster runs for itself: its pods come and go, and no job is among them.

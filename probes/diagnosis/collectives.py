@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from probes.catalog._flight_recorder_facts import Dump, Entry, Group
-from probes.catalog._log_events import LogEvent, RankLog
+from probes.catalog.logs.events import LogEvent, RankLog
+from probes.catalog.recorder.facts import Dump, Entry, Group
 from probes.diagnosis.comparing import difference
 from probes.diagnosis.given_up import given_up
 from probes.diagnosis.job import Job

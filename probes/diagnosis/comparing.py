@@ -13,7 +13,7 @@ import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from probes.catalog._flight_recorder_facts import Dump, Group, Signature
+from probes.catalog.recorder.facts import Dump, Group, Signature
 
 # One operation has had several names in torch: today's, and those of its C++ and of older versions.
 ALIASES = {

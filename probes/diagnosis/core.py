@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from probes.catalog._ib_facts import merged
+from probes.catalog.network.ib_facts import merged
 from probes.core import Finding, Outcome, Reading
 from probes.topology import Answer, Topology, View, compare
 

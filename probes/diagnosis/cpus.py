@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from probes.catalog._load_facts import CpuUse, Load, Pressure, Process, Quota, cpu_set
-from probes.catalog._net_facts import Mask
+from probes.catalog.host.load_facts import CpuUse, Load, Pressure, Process, Quota, cpu_set
+from probes.catalog.network.net_facts import Mask
 from probes.diagnosis.collectives import LONG_S
 from probes.diagnosis.core import Evidence, Reason, Seen
 from probes.diagnosis.cpu_waits import waits_of

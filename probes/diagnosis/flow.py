@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from probes.catalog._net_facts import NetLink
+from probes.catalog.network.net_facts import NetLink
 from probes.core import clean
 from probes.diagnosis.core import Evidence
 

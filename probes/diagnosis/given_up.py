@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from probes.catalog._flight_recorder_facts import Dump, Entry, Group
+from probes.catalog.recorder.facts import Dump, Entry, Group
 from probes.diagnosis.comparing import operation
 
 # Nobody leaves these before everybody has come. A broadcast's root may, and who sends to the root of a reduce.

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.catalog._log_events import QUIET, LogEvent, RankLog
-from probes.catalog._log_launchers import AT_EXIT
+from probes.catalog.logs.events import QUIET, LogEvent, RankLog
+from probes.catalog.logs.launchers import AT_EXIT
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from probes.catalog._gpu_facts import Gpu
+from probes.catalog.gpu.facts import Gpu
 from probes.diagnosis.core import Evidence, Seen
 
 GPU_PROBES = ("gpu.state", "gpu.amd")  # NVIDIA's (and all brought files), AMD's live

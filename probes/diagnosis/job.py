@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from probes.catalog._flight_recorder_facts import Dump, Missing
-from probes.catalog._log_events import LogEvent, RankLog
-from probes.catalog._process_facts import Process
-from probes.catalog._rank_facts import Rank
-from probes.catalog._stack_facts import ProcessStack
-from probes.catalog._stack_waits import Wait, waits_in
+from probes.catalog.logs.events import LogEvent, RankLog
+from probes.catalog.ranks.process_facts import Process
+from probes.catalog.ranks.rank_facts import Rank
+from probes.catalog.recorder.facts import Dump, Missing
+from probes.catalog.stacks.facts import ProcessStack
+from probes.catalog.stacks.waits import Wait, waits_in
 from probes.diagnosis.core import Evidence, Reason, Seen
 
 FROZEN = ("do_freezer_trap", "__refrigerator", "refrigerator")  # kernel/freezer.c, kernel/signal.c

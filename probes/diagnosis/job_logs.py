@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from probes.catalog._log_events import LogEvent, RankLog
-from probes.catalog._log_findings import EARLIER, same_host
-from probes.catalog._log_given import GIVEN
-from probes.catalog._log_runs import ends, run_of
+from probes.catalog.logs.events import LogEvent, RankLog
+from probes.catalog.logs.findings import EARLIER, same_host
+from probes.catalog.logs.given_files import GIVEN
+from probes.catalog.logs.runs import ends, run_of
 from probes.diagnosis.cluster import happenings
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.job import Job, RankView

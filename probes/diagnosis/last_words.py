@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from probes.catalog._log_events import LogEvent
-from probes.catalog._log_torch import BUILT
+from probes.catalog.logs.events import LogEvent
+from probes.catalog.logs.torch import BUILT
 from probes.diagnosis.core import Evidence
 from probes.diagnosis.log_evidence import Said
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from probes.catalog._log_events import LogEvent, RankLog
+from probes.catalog.logs.events import LogEvent, RankLog
 from probes.diagnosis.core import Evidence, Seen, Subject
 
 Said = tuple[LogEvent, RankLog, Seen]

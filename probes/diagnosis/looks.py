@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from probes.catalog._ib_facts import saturated
+from probes.catalog.network.ib_facts import saturated
 
 WEEK_S = 7 * 86_400.0
 _FIRST = re.compile(r"(?:^|[^a-z])(?:before|pre|first|start|begin|earlier|baseline|old)(?:[^a-z]|$)", re.I)

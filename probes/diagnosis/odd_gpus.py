@@ -13,8 +13,8 @@ import dataclasses
 import statistics
 from dataclasses import dataclass
 
-from probes.catalog._gpu_facts import Gpu
-from probes.catalog._host_facts import Sampled
+from probes.catalog.gpu.facts import Gpu
+from probes.catalog.host.facts import Sampled
 from probes.diagnosis.core import Evidence
 from probes.diagnosis.gpus import gpu_states, gpus_of
 from probes.diagnosis.job import RankView

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from probes.catalog._ib_fabric_facts import Device, guid_of
-from probes.catalog._ib_facts import IbPorts, Port, merged
-from probes.catalog._net_facts import CounterSet, NetLink
+from probes.catalog.network.ib_fabric_facts import Device, guid_of
+from probes.catalog.network.ib_facts import IbPorts, Port, merged
+from probes.catalog.network.net_facts import CounterSet, NetLink
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.looks import WEEK_S, Change, Look, change, order_of, time_of
 

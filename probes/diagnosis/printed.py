@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from probes.catalog._trace_report import Place, TraceReport
+from probes.catalog.stacks.trace_report import Place, TraceReport
 from probes.diagnosis.circles import circle
 from probes.diagnosis.core import Evidence, Seen
 

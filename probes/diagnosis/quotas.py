@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from probes.catalog._load_facts import Quota
+from probes.catalog.host.load_facts import Quota
 
 
 def together(quotas: list[tuple[Quota, str]]) -> list[tuple[Quota, str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.catalog._ras_facts import Communicator, Member
+from probes.catalog.nccl.ras_facts import Communicator, Member
 from probes.diagnosis.core import Evidence, Seen
 
 SHARE = 0.8  # of the reports in which anybody is behind; judgement

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from probes.catalog._flight_recorder_facts import Group
+from probes.catalog.recorder.facts import Group
 from probes.diagnosis.core import Evidence
 from probes.diagnosis.job import RankView
 

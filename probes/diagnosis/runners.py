@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probes.catalog._load_facts import Process
+from probes.catalog.host.load_facts import Process
 
 WAIT_DELAY = 10.0  # percent of the time; judgement: field rows Load and PSI, as host.load warns
 WAIT_WANTED = 50.0  # percent: it waits longer than it runs; judgement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._net_facts import Socket
+from probes.catalog.network.net_facts import Socket
 from probes.diagnosis.core import Evidence, Seen
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from probes.catalog._stack_facts import Frame, Thread
-from probes.catalog._stack_waits import Wait
+from probes.catalog.stacks.facts import Frame, Thread
+from probes.catalog.stacks.waits import Wait
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import Job, RankView
 from probes.diagnosis.suspects import FOR_OTHERS, TOGETHER, UNTOLD, WORKS, Suspect, ranks_said, seen_twice, standing

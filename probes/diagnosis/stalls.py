@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from probes.catalog._flight_recorder_facts import Entry, Signature
+from probes.catalog.recorder.facts import Entry, Signature
 from probes.diagnosis.circles import circle
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from probes.catalog._log_events import LogEvent
-from probes.catalog._log_torch import HOROVOD
-from probes.catalog._ras_facts import Report
+from probes.catalog.logs.events import LogEvent
+from probes.catalog.logs.torch import HOROVOD
+from probes.catalog.nccl.ras_facts import Report
 from probes.diagnosis.collectives import LONG_S, Stall
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import Job, RankView, quoted

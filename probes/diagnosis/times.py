@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Literal
 
-from probes.catalog._log_events import LogEvent
+from probes.catalog.logs.events import LogEvent
 from probes.diagnosis.core import Evidence
 
 Old = Literal["yes", "perhaps", ""]

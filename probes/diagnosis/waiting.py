@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from probes.catalog._stack_facts import Frame, ProcessStack
-from probes.catalog._stack_waits import of_program, waits_in
+from probes.catalog.stacks.facts import Frame, ProcessStack
+from probes.catalog.stacks.waits import of_program, waits_in
 from probes.core import clean
 from probes.diagnosis.core import Evidence
 from probes.diagnosis.job import OF_WORKERS, RankView

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from probes.catalog._gpu_facts import Gpu
-from probes.catalog._log_events import QUIET
+from probes.catalog.gpu.facts import Gpu
+from probes.catalog.logs.events import QUIET
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Seen
 from probes.diagnosis.going_on import AT_THE_END, ended_its_work, steps_to_the_look
 from probes.diagnosis.gpus import gpu_states

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from probes.catalog._profile import rank_named
+from probes.catalog.stacks.profile import rank_named
 from probes.diagnosis.core import Evidence, Seen
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from probes.catalog._process_extract import Extract
-from probes.catalog._stack_facts import ProcessStack
+from probes.catalog.ranks.process_extract import Extract
+from probes.catalog.stacks.facts import ProcessStack
 from probes.core import Reading
 from probes.intake.items import Unread
 from probes.intake.logs import LogFile

@@ -20,7 +20,7 @@ from probes.intake.kinds import Known, kind_of
 from probes.intake.names import stem
 from probes.intake.own_tables import objects
 from probes.intake.samples import samples
-from probes.intake.tools._counter_sets import HOST_KEYS
+from probes.intake.tools.network._counter_sets import HOST_KEYS
 
 _ROWS = 20_000
 _PREFIX = "node_infiniband_"

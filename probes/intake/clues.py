@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from probes.catalog._stack_facts import ProcessStack
+from probes.catalog.stacks.facts import ProcessStack
 from probes.intake.brought import StackFile
 from probes.intake.hosts import node_of_name
 from probes.intake.logs import LogFile

@@ -11,8 +11,8 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from probes.catalog._flight_recorder_apart import Apart
-from probes.catalog._flight_recorder_decode import Refused
+from probes.catalog.recorder.apart import Apart
+from probes.catalog.recorder.decode import Refused
 from probes.intake.brought import DumpFile
 from probes.intake.items import Item
 from probes.intake.many_dumps import dumps_in

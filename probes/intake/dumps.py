@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, Missing, dump_of
+from probes.catalog.recorder.facts import Dump, FlightRecorder, Missing, dump_of
 from probes.core import ParseError, Reading
 from probes.intake.brought import Brought, DumpFile
 from probes.intake.clues import world_of

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from probes.catalog._log_json import TEXTS, TIMES
+from probes.catalog.logs.json_lines import TEXTS, TIMES
 
 MOST, DEPTH, LEAST = 1_000_000, 6, 2
 MOST_BYTES = 67_108_864

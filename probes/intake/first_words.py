@@ -15,7 +15,7 @@ from probes.intake.hosts import alike
 from probes.intake.names import is_address, is_host, is_other, looks_like_a_node
 from probes.intake.pasted import Part
 from probes.intake.prefixed import MOST_NODES
-from probes.intake.tools._counter_sets import candidates, device
+from probes.intake.tools.network._counter_sets import candidates, device
 
 _FIRST = re.compile(
     r"^[\s\[(<|]{0,8}([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})[\])>]?(?:\s{0,4}[:,;|]\s{0,4}|\s{1,40}|$)"

@@ -11,11 +11,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from probes.catalog._log_timings import tells_times
-from probes.catalog._process_extract import is_environment, is_extract, is_ps
-from probes.catalog._process_lines import tells_states
-from probes.catalog._stack_native import is_native
-from probes.catalog._stack_text import SPY_MAIN
+from probes.catalog.logs.timings import tells_times
+from probes.catalog.ranks.process_extract import is_environment, is_extract, is_ps
+from probes.catalog.ranks.process_lines import tells_states
+from probes.catalog.stacks.native import is_native
+from probes.catalog.stacks.text import SPY_MAIN
 from probes.core import clean, lines_of, without_escapes
 from probes.intake.by_rank import marked
 from probes.intake.container_tables import is_table
@@ -25,7 +25,10 @@ from probes.intake.metrics import is_metrics
 from probes.intake.rank_series import times_of_ranks
 from probes.intake.retyped_stacks import as_py_spy
 from probes.intake.tables import steps_in
-from probes.intake.tools import Tool, beside, environment, kubernetes, network_policy, tool_of
+from probes.intake.tools import Tool, beside, tool_of
+from probes.intake.tools.cluster import kubernetes
+from probes.intake.tools.network import network_policy
+from probes.intake.tools.training import environment
 
 Kind = Literal["dump", "stacks", "process", "environment", "ps", "states", "kernel log", "nvidia-smi", "ras",
     "sections", "tool", "metrics", "log", "perhaps a log"]  # fmt: skip

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from probes.catalog._log_events import LogEvent, RankLog
-from probes.catalog._log_lines import Line, Zone, pieces
-from probes.catalog._log_python import step_of
-from probes.catalog._log_runs import later
-from probes.catalog._log_stream import Chooser
+from probes.catalog.logs.events import LogEvent, RankLog
+from probes.catalog.logs.lines import Line, Zone, pieces
+from probes.catalog.logs.python import step_of
+from probes.catalog.logs.runs import later
+from probes.catalog.logs.stream import Chooser
 from probes.catalog.rank_log import of_file
 from probes.core import clean, lines_of
 from probes.intake.items import HEAD, Item

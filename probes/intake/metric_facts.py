@@ -15,7 +15,7 @@ import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from probes.catalog._load_facts import Load
+from probes.catalog.host.load_facts import Load
 from probes.core import ParseError
 from probes.intake.container_tables import LIMIT, SHARE, USED
 from probes.intake.metric_nodes import Container, Node, is_job, load_of_node

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from probes.catalog._load_facts import CpuUse, Load, Pressure, Quota
-from probes.intake.tools._load import load, nameless, process
-from probes.intake.tools.process_table import by_cpu
+from probes.catalog.host.load_facts import CpuUse, Load, Pressure, Quota
+from probes.intake.tools.host._load import load, nameless, process
+from probes.intake.tools.host.process_table import by_cpu
 
 PERIOD_US = 100_000  # of the kernel's quota, unless told; cgroup-v2.rst
 PER_S = 10  # periods a second, by that

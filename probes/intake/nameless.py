@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from probes.catalog._profile import Profile
-from probes.catalog._stack_facts import ProcessStack
-from probes.catalog._stack_waits import GIVES_AWAY, Wait, waits_in
+from probes.catalog.stacks.facts import ProcessStack
+from probes.catalog.stacks.profile import Profile
+from probes.catalog.stacks.waits import GIVES_AWAY, Wait, waits_in
 
 LEAST = 2  # main processes of a node; judgement
 

@@ -23,7 +23,7 @@ from probes.intake.items import Item
 from probes.intake.names import is_address, is_host, is_other, looks_like_a_node, stem
 from probes.intake.own_tables import cells
 from probes.intake.prefixed import MOST_NODES
-from probes.intake.tools._counter_sets import candidates, device
+from probes.intake.tools.network._counter_sets import candidates, device
 
 Row = tuple[str, str, str]  # node, what stands behind it, the line
 Made = tuple[str, str]  # label, text

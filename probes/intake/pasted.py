@@ -35,7 +35,7 @@ from probes.intake.programs import asks_there, is_command
 from probes.intake.prompts import PROMPT, SHELL, at_home, at_prompt, typed, typed_on
 from probes.intake.ps_columns import heading
 from probes.intake.tables import by_rows
-from probes.intake.tools import launch
+from probes.intake.tools.training import launch
 from probes.intake.watching import watched
 from probes.intake.when import moment_in, seconds_in
 

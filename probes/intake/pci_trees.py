@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from probes.catalog._host_pci import pci_findings
+from probes.catalog.host.pci import pci_findings
 from probes.core import Capture, ParseError, Reading
 from probes.intake.brought import NodeFile
 from probes.intake.items import Item, Unread
-from probes.intake.tools.pci_sysfs import ERRORS, IDS, LINKS, TOOL, pci_of, slot_of
+from probes.intake.tools.host.pci_sysfs import ERRORS, IDS, LINKS, TOOL, pci_of, slot_of
 
 SMALL = 4096
 _ABOVE = re.compile(r"sys|bus|pci|devices|pci[0-9a-fA-F]{4}[:_][0-9a-fA-F]{2}")

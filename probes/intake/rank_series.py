@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 import re
 
-from probes.catalog._log_legends import unit_of
-from probes.catalog._log_timings import part_of
+from probes.catalog.logs.legends import unit_of
+from probes.catalog.logs.timings import part_of
 from probes.intake.metrics import series_of
 
 LEAST, MOST_STEPS, MOST_RANKS = 2, 64, 4096

@@ -11,9 +11,9 @@ from typing import Any
 
 from probes import catalog
 from probes.catalog._cluster_facts import Cluster
-from probes.catalog._process_extract import Extract, environments_in, extracts_of, ps_rows, variables_in
-from probes.catalog._process_lines import extracts_told
-from probes.catalog._stack_text import faulthandler, stacks_of
+from probes.catalog.ranks.process_extract import Extract, environments_in, extracts_of, ps_rows, variables_in
+from probes.catalog.ranks.process_lines import extracts_told
+from probes.catalog.stacks.text import faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading
 from probes.intake.brought import Brought, NodeFile, ProcessFile, StackFile
 from probes.intake.by_rank import marked
@@ -23,23 +23,18 @@ from probes.intake.kinds import ENVIRON, Known
 from probes.intake.logs import below_a_tool, log_file, whole_text
 from probes.intake.metric_files import table_files
 from probes.intake.names import stem
-from probes.intake.tools import (
-    Tool,
-    beside,
-    environment,
+from probes.intake.tools import Tool, beside, tools_of
+from probes.intake.tools._text import taken_at
+from probes.intake.tools.gpu import stuck_in_driver
+from probes.intake.tools.host import (
     kernel_messages,
-    launch,
-    looked,
-    native_stacks,
     pressure,
     process_status,
     process_table,
     stopped_processes,
-    stuck_in_driver,
     stuck_in_files,
-    tools_of,
 )
-from probes.intake.tools._text import taken_at
+from probes.intake.tools.training import environment, launch, looked, native_stacks
 
 TOLD = {"cluster.events": ("scheduler_kill",)}  # events of a log that these facts tell, too
 BESIDES = 1_048_576  # characters at each end of a log in which more than events is looked for

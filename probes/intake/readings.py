@@ -12,11 +12,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from probes import catalog
-from probes.catalog._process_extract import Extract, process_of
-from probes.catalog._process_facts import Process, RankProcesses
-from probes.catalog._profile import findings as profile_findings
-from probes.catalog._stack_facts import ProcessStack, Stacks
 from probes.catalog.rank_log import RankLogs
+from probes.catalog.ranks.process_extract import Extract, process_of
+from probes.catalog.ranks.process_facts import Process, RankProcesses
+from probes.catalog.stacks.facts import ProcessStack, Stacks
+from probes.catalog.stacks.profile import findings as profile_findings
 from probes.core import Capture, ParseError, Reading
 from probes.intake import nameless as nameless_stacks
 from probes.intake.brought import Brought, NodeFile, StackFile

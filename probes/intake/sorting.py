@@ -30,10 +30,8 @@ from probes.intake.node_values import value_items
 from probes.intake.pasted import parts_of
 from probes.intake.pci_trees import PciTrees
 from probes.intake.reader import NO_FORM, Reader
-from probes.intake.tools import (
-    packet_log,
-    tools_of,
-)
+from probes.intake.tools import tools_of
+from probes.intake.tools.network import packet_log
 from probes.topology import Topology
 
 NESTED = 2  # files within files of `tail -v`

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from probes.catalog._log_legends import unit_of
-from probes.catalog._log_timings import part_of
+from probes.catalog.logs.legends import unit_of
+from probes.catalog.logs.timings import part_of
 from probes.intake.names import is_address, is_host
 from probes.intake.own_tables import table_in
 

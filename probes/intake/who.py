@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from probes.catalog._cluster_facts import Cluster
-from probes.catalog._process_extract import Extract
-from probes.catalog._stack_facts import ProcessStack
+from probes.catalog.ranks.process_extract import Extract
+from probes.catalog.stacks.facts import ProcessStack
 from probes.intake.brought import Brought, DumpFile, StackFile
 from probes.intake.clues import (
     counted_nodes,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from probes.catalog._ib_fabric_facts import Fabric
-from probes.catalog._ib_facts import IbPorts, Port
+from probes.catalog.network.ib_fabric_facts import Fabric
+from probes.catalog.network.ib_facts import IbPorts, Port
 from probes.topology.expected import ExpectedPort, Topology
 from probes.topology.sources import Cables, as_expected_port, is_spare, is_up, rails_of, usual_rate
 

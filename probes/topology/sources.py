@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from probes.catalog._ib_fabric_facts import Device, Fabric, Link, guid_of
-from probes.catalog._ib_facts import IbPorts, Port, Silent
+from probes.catalog.network.ib_fabric_facts import Device, Fabric, Link, guid_of
+from probes.catalog.network.ib_facts import IbPorts, Port, Silent
 from probes.core import clean
 from probes.topology.expected import ExpectedPort, switch_name
 

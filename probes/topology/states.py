@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from probes.catalog._ib_fabric_facts import Fabric, guid_of
-from probes.catalog._ib_facts import IbPorts, Port
 from probes.catalog.ib_ports import MEANING
+from probes.catalog.network.ib_fabric_facts import Fabric, guid_of
+from probes.catalog.network.ib_facts import IbPorts, Port
 from probes.core import clean
 from probes.topology.expected import ExpectedPort, Topology
 from probes.topology.learning import as_seen

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from probes.catalog._log_reduce import WORDS
+from probes.catalog.logs.reduce import WORDS
 from tests.bench.measure import command
 from tests.bench.rows import Row
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probes.catalog import _flight_recorder
-from probes.catalog._flight_recorder_facts import Dump, FlightRecorder, dump_of
+from probes.catalog.recorder import reader
+from probes.catalog.recorder.facts import Dump, FlightRecorder, dump_of
 from probes.diagnosis.core import Evidence, Seen
 from tests.accuracy import peers
 from tests.bench.dumps import dump, write
@@ -53,7 +53,7 @@ def _reading(node: int, world: int) -> Seen:
 
 
 def _reduced(rank: int, world: int, node: str) -> Dump:
-    told: dict[str, Any] = _flight_recorder.reduce(pickle.dumps(dump(rank, world, 60), 2))
+    told: dict[str, Any] = reader.reduce(pickle.dumps(dump(rank, world, 60), 2))
     stamp = {"rank": rank, "pid": 1000 + rank, "host": node, "world_size": world, "run_id": "run", "slurm_job": None}
     stamp |= {"master": None, "how": "worker server", "path": "", "mtime": None, "at": 1_795_961_600.0, "bytes": 1}
     return dump_of(told, stamp)

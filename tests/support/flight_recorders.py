@@ -6,8 +6,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from probes.catalog._flight_recorder import reduce
-from probes.catalog._flight_recorder_facts import Dump, dump_of
+from probes.catalog.recorder.facts import Dump, dump_of
+from probes.catalog.recorder.reader import reduce
 
 HANGS = Path(__file__).parents[1] / "fixtures" / "hangs"
 STAMP = {

@@ -25,11 +25,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from probes import catalog, intake
-from probes.catalog import _flight_recorder
-from probes.catalog._flight_recorder_decode import Refused
-from probes.catalog._log_read import read_log
-from probes.catalog._process_extract import extracts_of, ps_rows
-from probes.catalog._stack_text import stacks_of
+from probes.catalog.logs.read import read_log
+from probes.catalog.ranks.process_extract import extracts_of, ps_rows
+from probes.catalog.recorder import reader
+from probes.catalog.recorder.decode import Refused
+from probes.catalog.stacks.text import stacks_of
 from probes.core import Capture, ParseError
 from probes.intake import archives, pasted, texts
 from probes.intake.items import Budget, Item
@@ -114,7 +114,7 @@ def archive(data: bytes) -> None:
 
 def reduce(data: bytes) -> None:
     with contextlib.suppress(Refused):
-        _flight_recorder.reduce(data, _flight_recorder.LIMITS)
+        reader.reduce(data, reader.LIMITS)
 
 
 def refusing(read: Callable[[str], object]) -> Callable[[bytes], None]:

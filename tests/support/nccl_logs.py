@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from probes.catalog._log_events import RankLogs
+from probes.catalog.logs.events import RankLogs
 from probes.catalog.rank_log import findings, of_file
 from probes.diagnosis import Diagnosis, Seen, diagnose
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from probes.catalog._flight_recorder_facts import Dump, Entry, FlightRecorder, dump_of
-from probes.catalog._gpu_facts import Gpu, GpuState
-from probes.catalog._log_events import LogEvent, RankLog, RankLogs
-from probes.catalog._process_facts import Process, RankProcesses
-from probes.catalog._rank_facts import Rank, RankMap
-from probes.catalog._stack_facts import Frame, Look, ProcessStack, Stacks, Thread
+from probes.catalog.gpu.facts import Gpu, GpuState
+from probes.catalog.logs.events import LogEvent, RankLog, RankLogs
+from probes.catalog.ranks.process_facts import Process, RankProcesses
+from probes.catalog.ranks.rank_facts import Rank, RankMap
+from probes.catalog.recorder.facts import Dump, Entry, FlightRecorder, dump_of
+from probes.catalog.stacks.facts import Frame, Look, ProcessStack, Stacks, Thread
 from probes.diagnosis import Seen
 
 Calls = Sequence[tuple[str, int]]  # operation and size; the last one has not ended

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from probes.catalog._gpu_ladder import HANGS
-from probes.catalog._kernel_events import Event
+from probes.catalog.gpu.ladder import HANGS
+from probes.catalog.kernel.events import Event
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Seen
 from probes.diagnosis.gpus import GPU_PROBES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from probes.catalog._log_events import LogEvent
+from probes.catalog.logs.events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, node_of, when

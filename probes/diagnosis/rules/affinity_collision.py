@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._load_facts import cpu_set, ranges_of
+from probes.catalog.host.load_facts import cpu_set, ranges_of
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.cpus import NodeCpu, Runner, decides
 

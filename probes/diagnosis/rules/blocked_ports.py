@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from probes.catalog._net_facts import FilterRule, Socket
+from probes.catalog.network.net_facts import FilterRule, Socket
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import node_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from probes.catalog._stack_waits import Wait
+from probes.catalog.stacks.waits import Wait
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.last_words import last_said, unfinished_checkpoint

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_python import NAN_CHECK
+from probes.catalog.logs.python import NAN_CHECK
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, listed, node_of, when, whom

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent, RankLog
-from probes.catalog._stack_waits import Wait, waits_in
+from probes.catalog.logs.events import LogEvent, RankLog
+from probes.catalog.stacks.waits import Wait, waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.log_evidence import node_of

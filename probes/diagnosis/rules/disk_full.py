@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent
+from probes.catalog.logs.events import LogEvent
 from probes.core import Finding
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.rules._no_room import of_shared_memory, told

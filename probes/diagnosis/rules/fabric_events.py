@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from probes.catalog._fabric_events import End, FabricEvent
+from probes.catalog.network.fabric_events import End, FabricEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.times import apart, local, times_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._load_facts import cpu_set
+from probes.catalog.host.load_facts import cpu_set
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.gpus import gpu_states
 

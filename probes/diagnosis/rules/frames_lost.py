@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from probes.catalog._net_facts import OVERHEAD, Ping, Socket
+from probes.catalog.network.net_facts import OVERHEAD, Ping, Socket
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING
 from probes.diagnosis.log_evidence import everyone, listed, whom

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._gpu_links import HARMLESS
+from probes.catalog.gpu.links import HARMLESS
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import gpu_states, usual
 from probes.diagnosis.job import quoted

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from probes.catalog._gpu_facts import RISES, Gpu
-from probes.catalog._kernel_events import Aer
+from probes.catalog.gpu.facts import RISES, Gpu
+from probes.catalog.kernel.events import Aer
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import gpus_of, usual
 from probes.diagnosis.rules.hca_fault import DRIVERS as ADAPTERS

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from probes.catalog._gpu_facts import Gpu
+from probes.catalog.gpu.facts import Gpu
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.gpus import NodeGpus, gpus_of
 

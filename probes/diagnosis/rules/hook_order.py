@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_wrappers import BUCKET_VIEW
+from probes.catalog.logs.wrappers import BUCKET_VIEW
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 

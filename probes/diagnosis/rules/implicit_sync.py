@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._cuda_calls import CudaCalls
-from probes.catalog._profile import Profile
-from probes.catalog._stack_facts import Frame, Look
+from probes.catalog.stacks.cuda_calls import CudaCalls
+from probes.catalog.stacks.facts import Frame, Look
+from probes.catalog.stacks.profile import Profile
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.suspects import ranks_said, seen_twice, shared, standing

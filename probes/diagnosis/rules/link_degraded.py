@@ -164,7 +164,7 @@ def _links(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _of_device(ports: Ports, guid: str, name: str, port: int) -> PortView:
-    from probes.catalog._ib_fabric_facts import guid_of
+    from probes.catalog.network.ib_fabric_facts import guid_of
 
     for view in ports.of_nodes:
         if view.port == port and view.facts is not None and guid_of(view.facts.node_guid) == guid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from probes.catalog._kernel_events import Link
+from probes.catalog.kernel.events import Link
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import everyone, node_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._stack_facts import ProcessStack
-from probes.catalog._stack_waits import GIVES_AWAY
+from probes.catalog.stacks.facts import ProcessStack
+from probes.catalog.stacks.waits import GIVES_AWAY
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.rules import _lock_profiles as lock_profiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._net_facts import NetLink
+from probes.catalog.network.net_facts import NetLink
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.ports import Ports, PortView
 

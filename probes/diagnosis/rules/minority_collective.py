@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from probes.catalog._flight_recorder_facts import Signature
+from probes.catalog.recorder.facts import Signature
 from probes.diagnosis.circles import circle
 from probes.diagnosis.comparing import comparable, operation
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule

@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent
-from probes.catalog._log_wrappers import COUNTS, LISTED, ORDER, PARAMETERS
+from probes.catalog.logs.events import LogEvent
+from probes.catalog.logs.wrappers import COUNTS, LISTED, ORDER, PARAMETERS
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._stack_facts import ProcessStack
-from probes.catalog._stack_waits import Wait, waits_in
+from probes.catalog.stacks.facts import ProcessStack
+from probes.catalog.stacks.waits import Wait, waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.suspects import FOR_OTHERS, standing
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent, RankLog
-from probes.catalog._log_python import ENDS_ON_NAN
-from probes.catalog._replica_facts import NanValue
+from probes.catalog.logs.events import LogEvent, RankLog
+from probes.catalog.logs.python import ENDS_ON_NAN
+from probes.catalog.ranks.replica_facts import NanValue
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.suspects import shared

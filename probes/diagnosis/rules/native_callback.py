@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._profile import callback
-from probes.catalog._stack_facts import ProcessStack
+from probes.catalog.stacks.facts import ProcessStack
+from probes.catalog.stacks.profile import callback
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView
 from probes.diagnosis.profiled import profiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from probes.catalog._env_facts import OFTEN, OWN_ENDS, OWN_NAMES
+from probes.catalog.ranks.env_facts import OFTEN, OWN_ENDS, OWN_NAMES
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_at, node_of, odd_ones, whom

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from probes.catalog._kernel_events import OomKill
-from probes.catalog._log_events import LogEvent
+from probes.catalog.kernel.events import OomKill
+from probes.catalog.logs.events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.log_evidence import Said, node_called, node_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._replica_facts import Order
+from probes.catalog.ranks.replica_facts import Order
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.suspects import ranks_said, shared
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._stack_waits import Wait
+from probes.catalog.stacks.waits import Wait
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.suspects import ranks_said, seen_twice, standing
 

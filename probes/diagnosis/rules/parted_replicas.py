@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from probes.catalog._replica_facts import Beside, SourceFault, Value
+from probes.catalog.ranks.replica_facts import Beside, SourceFault, Value
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 
 ASYNC, STREAM = "fw.async_not_awaited", "fw.stream_order"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 
 CAUSE = "ib.link_down"
-COUNTED, DOWN = "ports counted: ", "ports down: "  # of probes.intake.tools.port_counts
+COUNTED, DOWN = "ports counted: ", "ports down: "  # of probes.intake.tools.network.port_counts
 ODD_PART = 4  # at most every fourth node: more are another kind of machine; judgement
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._trace_report import Place
+from probes.catalog.stacks.trace_report import Place
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.printed import Printed, printed
 from probes.diagnosis.suspects import ranks_said, shared

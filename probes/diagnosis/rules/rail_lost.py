@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from probes.catalog._kernel_events import Link
+from probes.catalog.kernel.events import Link
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.times import apart, local, times_of
 

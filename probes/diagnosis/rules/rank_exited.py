@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent
+from probes.catalog.logs.events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.log_evidence import Said, before, rank_of, tasks_are_launchers, when

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from probes.catalog._rdma_resources import FULL
+from probes.catalog.network.rdma_resources import FULL
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said, everyone, listed, node_of, whom

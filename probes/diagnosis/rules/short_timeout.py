@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent
+from probes.catalog.logs.events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.last_words import last_said, unfinished_evaluation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._gpu_facts import Gpu
+from probes.catalog.gpu.facts import Gpu
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.log_suspects import all_timed_out
 from probes.diagnosis.odd_gpus import Odd, is_of, its_rank, odd_gpu

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from probes.catalog._net_facts import NetLink
+from probes.catalog.network.net_facts import NetLink
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import everyone, interfaces, listed, node_of, several_nodes

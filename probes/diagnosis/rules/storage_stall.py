@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from probes.catalog._stack_waits import waits_in
+from probes.catalog.stacks.waits import waits_in
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.going_on import steps_to_the_look
 from probes.diagnosis.job import quoted

@@ -10,7 +10,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from probes.catalog._flight_recorder_facts import Group
+from probes.catalog.recorder.facts import Group
 from probes.diagnosis.comparing import operation
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import RankView, quoted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from probes.catalog._load_facts import cpu_set
+from probes.catalog.host.load_facts import cpu_set
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.cpus import THREAD_NAMES as NAMES
 from probes.diagnosis.cpus import NodeCpu, Runner, busiest, decides

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probes.catalog._log_events import QUIET, RankLog
-from probes.catalog._log_python import NAN_CHECK
+from probes.catalog.logs.events import QUIET, RankLog
+from probes.catalog.logs.python import NAN_CHECK
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
 from probes.diagnosis.suspects import shared

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from probes.catalog._log_events import LogEvent
-from probes.catalog._log_wrappers import GRAPH
+from probes.catalog.logs.events import LogEvent
+from probes.catalog.logs.wrappers import GRAPH
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.job import quoted
 

@@ -1,4 +1,6 @@
-"""Output of tools that people bring as files: one module per tool, found by itself; there is no list to edit.
+"""Output of tools that people bring as files: one module per tool, in the package of what it tells of.
+
+Modules are found by themselves; there is no list to edit.
 
 `TOOL` of each module says how to know the output and what facts it tells: those of the probe that asks a node the same,
 or facts of its own where no probe asks it yet.
@@ -42,9 +44,17 @@ class Tool:
 
 @functools.cache
 def tools() -> tuple[Tool, ...]:
-    """Every tool, by the name of its module."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
-    return tuple(importlib.import_module(f"{__name__}.{name}").TOOL for name in names)
+    """Every tool, by the name of its module, whichever package it is in."""
+    found = {}
+    for package in pkgutil.iter_modules(__path__, f"{__name__}."):
+        if package.ispkg:
+            for module in pkgutil.iter_modules(importlib.import_module(package.name).__path__, f"{package.name}."):
+                last = module.name.rpartition(".")[2]
+                if last in found:
+                    raise ValueError(f"two tools are read by a module called {last}: rename one of them")
+                if not last.startswith("_"):
+                    found[last] = module.name
+    return tuple(importlib.import_module(found[last]).TOOL for last in sorted(found))
 
 
 @functools.cache

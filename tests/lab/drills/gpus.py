@@ -1,4 +1,4 @@
-"""GPUs as NVML tells them (raw values, see probes/catalog/_gpu_nvml.py) and as `nvidia-smi -q -i BUS` prints them.
+"""GPUs as NVML tells them (raw values, see probes/catalog/gpu/nvml.py) and as `nvidia-smi -q -i BUS` prints them.
 
 Source   the values of an H100 under load: tests/fixtures/gpu.state/h100_590_load.out, which is also the template;
          what a GPU says that is off the bus: NVML error 15; nvidia-smi: "GPU is lost"; its PCI registers read all ones

@@ -142,7 +142,7 @@ def _reduced(job: Job, node: Node, rank: Rank, place: Place, at: float) -> dict[
 
 
 def _entry(node: Node, rank: Rank, place: Place, seq: int, at: float) -> list[Any]:
-    """One row, in the order of probes.catalog._flight_recorder_facts.COLUMNS."""
+    """One row, in the order of probes.catalog.recorder.facts.COLUMNS."""
     rng = node.rng(f"entry {rank.rank}/{seq}")
     each = place.step_s / PER_STEP
     begun = (

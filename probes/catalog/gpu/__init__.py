@@ -1,0 +1,1 @@
+"""GPUs: how they are asked on a node, readers of the tools' outputs, facts."""

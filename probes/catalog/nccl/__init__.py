@@ -1,0 +1,1 @@
+"""NCCL's own reports: how its RAS is asked, readers, facts."""

@@ -1,0 +1,1 @@
+"""Adapters, interfaces and fabrics: readers, facts and findings."""

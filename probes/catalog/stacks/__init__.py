@@ -1,0 +1,1 @@
+"""Stacks and profiles of processes: how they are taken, readers, facts."""

@@ -1,0 +1,1 @@
+"""Tools that tell of schedulers, pods and jobs."""

@@ -1,0 +1,1 @@
+"""Tools that tell of a machine: load, memory, storage, kernel, settings."""

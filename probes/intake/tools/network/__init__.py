@@ -1,0 +1,1 @@
+"""Tools that tell of adapters, interfaces, switches and fabrics."""

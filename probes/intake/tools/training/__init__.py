@@ -1,0 +1,1 @@
+"""Tools that tell of ranks: stacks, profiles, traces, tables of steps."""
