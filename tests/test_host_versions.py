@@ -16,6 +16,7 @@ from probes.core import Capture, ParseError, Reading
 from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
 from tests.support.collectors import capture_here, old_and_new_pythons
+from tests.support.namespaces import unshare_mounts
 
 HOLDS = """
 import mmap, sys
@@ -112,6 +113,21 @@ def test_a_library_that_is_not_the_loaded_drivers_is_the_cause() -> None:
     assert [(finding.code, finding.severity) for finding in one.findings] == [("host.driver_mismatch", "bad")]
     first = diagnose([seen(one, "gpu-1: host.versions")], ["gpu-1"]).verdict.hypothesis
     assert (first.cause, first.subject.get("node")) == ("host.library_mismatch", "gpu-1")
+
+
+def test_the_image_of_a_rank_is_told_where_it_runs_in_one(tmp_path: Path) -> None:
+    """A mount namespace of its own with another os-release, as a container has; the name as NVIDIA's images set it."""
+    (tmp_path / "os-release").write_text('NAME="Ubuntu"\nPRETTY_NAME="Ubuntu 22.04.4 LTS"\n')
+    env = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "1"}
+    inside = f"mount --bind {tmp_path}/os-release /etc/os-release && exec {sys.executable} -c '{HOLDS}'"
+    command = ["unshare", *unshare_mounts(), "sh", "-c", inside]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=env | {"NVIDIA_PYTORCH_VERSION": "24.05"}, **pipes) as process:
+        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout.readline() == b"holds\n"
+        found = told(sys.executable, {}).found
+        process.stdin.close()
+    assert "NGC PyTorch 24.05, Ubuntu 22.04.4 LTS" in found["image of ranks"].split(" and ")
 
 
 def test_one_node_with_another_nccl_than_all_others_is_named() -> None:

@@ -3,8 +3,9 @@
 Source   /proc/driver/nvidia/version and /sys/module/nvidia/version (the loaded driver), the names of libcuda.so.* and
          libnvidia-ml.so.* that the loader's folders hold (what programs load), modinfo(8) (what the next boot loads),
          /proc/PID/maps of ranks and, in their own root, the folders of torch and NCCL beside what they mapped,
-         /sys/class/infiniband/*/fw_ver; whether the kernel has dma-buf by /proc/config.gz or /boot/config-*. No driver
-         is asked and nothing is imported
+         /sys/class/infiniband/*/fw_ver; the image of ranks in containers by their os-release and by what NVIDIA's
+         images, Apptainer and Singularity set (NVIDIA_PYTORCH_VERSION, APPTAINER_NAME, SINGULARITY_NAME); whether the
+         kernel has dma-buf by /proc/config.gz or /boot/config-*. No driver is asked and nothing is imported
 Units    none
 Shape    Versions: component -> version; "A and B" where ranks of one node differ
 Errors   ParseError when a line is not what the collector writes
@@ -60,6 +61,21 @@ def _collect() -> Mapping[str, str]:
         except (OSError, zlib.error):
             return text("/boot/config-" + release, 1048576)
 
+    def image(pid: int) -> str:
+        """What a rank in a container was started from, as far as that shows inside; "" for one outside."""
+        told = dict(item.partition("=")[::2] for item in text(f"/proc/{pid}/environ", 1048576).split("\0"))
+        names = [told.get("APPTAINER_NAME") or told.get("SINGULARITY_NAME") or ""]
+        if told.get("NVIDIA_PYTORCH_VERSION"):
+            names.append("NGC PyTorch " + told["NVIDIA_PYTORCH_VERSION"])
+        try:
+            inside = os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
+        except OSError:
+            inside = False
+        system = re.search(r'^PRETTY_NAME="?([^"\n]{1,60})', text(f"/proc/{pid}/root/etc/os-release"), re.M)
+        if system and (inside or any(names)):
+            names.append(system.group(1))
+        return ", ".join(name for name in names if name)
+
     loaded = re.search(r"Kernel Module(?: for \S+)? +(\d[\d.]+)", text("/proc/driver/nvidia/version"))
     add("driver", loaded.group(1) if loaded else text("/sys/module/nvidia/version").strip())
     if loaded:
@@ -83,6 +99,7 @@ def _collect() -> Mapping[str, str]:
     seen = set()
     for row in [row for row in ranks() if row["worker_of"] is None][:64]:
         root = f"/proc/{row['pid']}/root"
+        add("image of ranks", image(row["pid"]))
         folders = set()
         for line in text(f"/proc/{row['pid']}/maps", 8388608).split("\n"):
             fields = line.split(None, 5)
