@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 
 from probes.catalog.ranks.process_extract import Extract
 from probes.catalog.stacks.facts import ProcessStack
@@ -36,13 +35,19 @@ class ProcessFile:
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """`reduced` is None when it is refused, and `why` says why."""
+    """`packed` is the JSON of what the dump was reduced to, None when it is refused, and `why` says why: thousands of
+    them wait until all files are read, and as objects each would take five times as much memory.
+
+    `threads`: pthread ids of who enqueued; `world`: ranks of the default group.
+    """
 
     ref: str
     inside: PurePosixPath
     size: int
-    reduced: dict[str, Any] | None
+    packed: bytes | None
     why: str = ""
+    threads: frozenset[int] = frozenset()
+    world: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

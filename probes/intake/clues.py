@@ -88,18 +88,18 @@ def counted_nodes(logs: Iterable[LogFile], nodes: Iterable[PurePosixPath]) -> se
     }
 
 
-def world_of(reduced: dict[str, Any] | None) -> int | None:
+def world_of(reduced: dict[str, Any]) -> int | None:
     """The number of ranks of the default group, where a dump lists them."""
-    for group in (reduced or {}).get("groups", ()):
+    for group in reduced.get("groups", ()):
         if group["desc"] == "default_pg" and group["ranks"]:
             spans: list[list[int]] = group["ranks"]
             return sum((last - first) // step + 1 for first, last, step in spans)
     return None
 
 
-def threads_of(reduced: dict[str, Any] | None) -> set[int]:
+def threads_of(reduced: dict[str, Any]) -> set[int]:
     """pthread ids of the threads that enqueued what a dump tells in full (a row's last column but one)."""
-    rows = [row for group in (reduced or {}).get("groups", ()) for row in (*group["pending"], *group["last"])]
+    rows = [row for group in reduced.get("groups", ()) for row in (*group["pending"], *group["last"])]
     return {row[-2] for row in rows[:MOST_THREADS] if row[-2]}
 
 

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from probes.catalog.recorder.apart import Apart
 from probes.catalog.recorder.decode import Refused
 from probes.intake.brought import DumpFile
+from probes.intake.clues import threads_of, world_of
 from probes.intake.items import Item
 from probes.intake.many_dumps import dumps_in
 from probes.intake.names import stem
@@ -49,7 +50,11 @@ class DumpPool:
             if not hasattr(self._mine, "apart"):
                 self._mine.apart = Apart()
                 self._helpers.append(self._mine.apart)
-            return DumpFile(item.ref, item.inside, len(data), self._mine.apart.reduce(data))
+            told = self._mine.apart.reduce(data)
+            packed = json.dumps(told, separators=(",", ":")).encode()
+            return DumpFile(
+                item.ref, item.inside, len(data), packed, threads=frozenset(threads_of(told)), world=world_of(told)
+            )
         except Refused as error:
             return DumpFile(item.ref, item.inside, len(data), None, str(error))
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from typing import Any
 from probes.catalog.recorder.facts import Dump, FlightRecorder, Missing, dump_of
 from probes.core import ParseError, Reading
 from probes.intake.brought import Brought, DumpFile
-from probes.intake.clues import world_of
 from probes.intake.items import Unread
 from probes.intake.who import Who
 
@@ -44,7 +44,7 @@ def dump_readings(
     refused: dict[int, DumpFile] = {}
     for at, file in enumerate(brought.dumps):
         rank = who.of_dump(file)
-        if file.reduced is None:
+        if file.packed is None:
             if rank is not None:
                 refused.setdefault(rank, file)
         elif rank is None:
@@ -142,13 +142,13 @@ def _held(file: DumpFile, rank: int, who: Who) -> _Held:
         taken_with = "/".join([*parts[:-1], mine.sub("#", parts[-1])])
     else:
         taken_with = mine.sub("#", "/".join(parts))
-    return _Held(dataclasses.replace(file, reduced=None), dump, taken_with, max(records, default=-1))
+    return _Held(dataclasses.replace(file, packed=None), dump, taken_with, max(records, default=-1))
 
 
 def _dump(file: DumpFile, rank: int, who: Who) -> Dump:
     """A file says neither when it was taken nor how: times since then are not known."""
-    node, reduced = who.node(rank, file.inside), file.reduced or {}
-    pids, world = who.pids_of.get(rank, ()), world_of(reduced) or who.world
+    node, reduced = who.node(rank, file.inside), json.loads(file.packed or b"{}")
+    pids, world = who.pids_of.get(rank, ()), file.world or who.world
     stamp = {"rank": rank, "pid": pids[0] if len(pids) == 1 else None, "world_size": world, "host": node,
         "how": "file", "path": file.ref[-400:], "mtime": None, "at": 0.0, "bytes": file.size}  # fmt: skip
     return dump_of(reduced, stamp)

@@ -257,7 +257,7 @@ class _Sorter(Reader):
     def end(self) -> Brought:
         for dump in self._dumps.ended():
             self.brought.dumps.append(dump)
-            if dump.reduced is None:
+            if dump.packed is None:
                 self.brought.unread.append(Unread(dump.ref, f"a flight-recorder dump that is not read: {dump.why}"))
         self.brought.logs = unrotated(self.brought.logs)
         self._more(self._saved.readings())

@@ -23,9 +23,7 @@ from probes.intake.clues import (
     looks_like_a_worker,
     of_many,
     of_one,
-    threads_of,
     told_of,
-    world_of,
 )
 from probes.intake.hosts import called, lone_node, node_of_name
 from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem, without_rank
@@ -236,7 +234,7 @@ class Who:
         rank = self.of_name(dump.inside)
         if rank is not None:
             return rank
-        shared = {self.threads.get(thread) for thread in threads_of(dump.reduced)} - {None}
+        shared = {self.threads.get(thread) for thread in dump.threads} - {None}
         if len(shared) == 1:
             return shared.pop()
         last = after_prefix(dump.inside)
@@ -314,7 +312,7 @@ class Who:
                         self.threads[thread.thread_id] = None
         for dump in self.brought.dumps:  # and the other way round: a bare dump of faulthandler has no name and no pid
             rank = self.of_name(dump.inside)
-            for number in threads_of(dump.reduced) if rank is not None else ():
+            for number in dump.threads if rank is not None else ():
                 if self.threads.setdefault(number, rank) not in (rank, None):
                     self.threads[number] = None
 
@@ -337,5 +335,5 @@ class Who:
         return found | in_blocks(found, self.world or 0)
 
     def _world(self) -> int | None:
-        told = [log.world for log in self.brought.logs] + [world_of(dump.reduced) for dump in self.brought.dumps]
+        told = [log.world for log in self.brought.logs] + [dump.world for dump in self.brought.dumps]
         return max([size for size in told if size], default=None)
