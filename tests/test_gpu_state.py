@@ -142,6 +142,7 @@ def test_every_python_reads_the_same_from_nvml(python: str, answers: dict[str, d
     assert bad.reason_us["hw_power_brake_slowdown"] == 90_000_000_000
     assert (bad.recovery_action, bad.reasons) == ("drain and reset", ("hw_slowdown", "hw_power_brake_slowdown"))
     assert (good.vbios, good.gsp, good.memory_c, good.nvlinks) == ("96.00.A5.00.01", "590.48.01", 48, 17)
+    assert (good.slowdown_c, good.memory_max_c, bad.nvlinks) == (87, 95, 17)
     assert (good.ecc, good.ecc_pending, bad.ecc, bad.ecc_pending) == (True, True, False, True)
     assert (lost.answered, lost.silence) == (False, "GPU is lost")
     assert (stuck.answered, stuck.outcome, stuck.state, stuck.index) == (False, "timeout", "D", 3)
@@ -153,14 +154,16 @@ def test_every_python_reads_the_same_from_nvml(python: str, answers: dict[str, d
 def test_what_rises_between_two_looks_is_told_apart_from_totals(
     python: str, answers: dict[str, dict[str, Any]]
 ) -> None:
-    """The library counts 24 CRC errors, 50 PCIe replays and 0.6 s of power brake more at the second look."""
+    """The library counts 24 errors of a link, 50 PCIe replays, 60 corrected ECC errors and 0.6 s of power brake more at
+    the second look."""
     good, bad = parse(answers[python]["out"]).gpus[:2]
     assert good.looks_s and bad.looks_s and 0.9 < bad.looks_s < 3
     assert (good.pcie_replays, good.pcie_replays_more, bad.pcie_replays_more) == (100, 0, 50)
     assert good.held["hw_power_brake_slowdown"] == 0
     assert bad.held["hw_power_brake_slowdown"] == pytest.approx(60 / bad.looks_s, abs=0.1)
     assert good.nvlink_errors == {"link 3 replay": 24}
-    assert bad.nvlink_errors == {"link 3 replay": 24, "link 3 CRC error of data": 24}
+    assert bad.nvlink_errors == {"link 3 receive error": 24}, "counted in fields of each link, as from Blackwell on"
+    assert (good.ecc_corrected_more, bad.ecc_corrected_more) == (0, 60)
 
 
 def test_a_power_brake_that_came_and_went_between_the_looks_is_seen() -> None:
@@ -189,9 +192,11 @@ def test_faults_read_from_nvml_are_found(answers: dict[str, dict[str, Any]]) -> 
     assert told == [
         ("gpu.recovery_action", "bad", 1),
         ("gpu.ecc_uncorrected", "bad", 1),
+        ("gpu.ecc_corrected_rising", "warn", 1),
         ("gpu.sram_threshold", "bad", 1),
         ("gpu.remap_pending", "bad", 1),
         ("gpu.ecc_mode", "info", 1),
+        ("gpu.hot", "warn", 1),
         ("gpu.power_brake", "bad", 1),
         ("gpu.pcie_width", "bad", 1),
         ("gpu.power_limit_lowered", "warn", 1),

@@ -25,6 +25,7 @@ from probes.core import Finding, ParseError, Probe, Severity, clean, sections
 
 # nvml.h on the reason HW Slowdown: "reducing the core clocks by a factor of 2 or more".
 SLOWED = 0.5
+CORRECTED = 10  # in a second; judgement: a healthy board corrects a few in a day
 HELD_DOWN = ("hw_power_brake_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown")
 SAID_BY_DRIVER = ("Failed to initialize NVML", "NVIDIA-SMI has failed", "No devices were found")
 
@@ -163,6 +164,9 @@ def _memory(gpu: Gpu) -> Said:
     """Each of these is the board's own flag; any uncorrectable error has destroyed somebody's data."""
     if gpu.ecc_uncorrected:
         yield "gpu.ecc_uncorrected", "bad", f"has {gpu.ecc_uncorrected} uncorrectable ECC errors since driver load"
+    if (gpu.ecc_corrected_more or 0) >= CORRECTED:
+        more = f"corrected {gpu.ecc_corrected_more} ECC errors within {gpu.looks_s:g} s"
+        yield "gpu.ecc_corrected_rising", "warn", f"{more}: a row of its memory is about to fail"
     if gpu.sram_threshold_exceeded:
         yield "gpu.sram_threshold", "bad", "has more uncorrectable SRAM errors than its threshold allows: replace it"
     if gpu.remap_failed:
@@ -192,6 +196,9 @@ def _slowed(gpu: Gpu) -> Said:
     heat = f"{gpu.temperature_c} C" if gpu.temperature_c is not None else "temperature not known"
     share = max((gpu.held.get(name, 0.0) for name in HELD_DOWN if name in reasons), default=0.0)
     clock += f", {share:g} % of the time between two looks" if share else ""
+    for what, at, most in (("it", gpu.temperature_c, gpu.slowdown_c), ("its memory", gpu.memory_c, gpu.memory_max_c)):
+        if at is not None and most and at >= most and "hw_thermal_slowdown" not in reasons:
+            yield "gpu.hot", "warn", f"is hot: {what} has {at} C, and is to stay below {most} C"
     if "hw_power_brake_slowdown" in reasons:
         yield "gpu.power_brake", how, f"is held back by the external power brake (power supply, rack or BMC): {clock}"
     if "hw_thermal_slowdown" in reasons:

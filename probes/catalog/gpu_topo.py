@@ -1,6 +1,6 @@
 """How are the GPUs and the adapters of this node connected, and has a GPU lost its NVLinks?
 
-Source   nvidia-smi(1), topo -m; recorded outputs of 2019 to 2026: headers underlined by escapes, columns by tabs or
+Source   nvidia-smi(1), topo -m, topo -p2p r; recorded outputs of 2019 to 2026: headers underlined, columns by tabs or
          spaces. Asked only while nothing hangs in the driver. Never run on a GPU: replayed from recordings
 Units    NVLinks of a pair by their number; words of the manual for all other paths
 Shape    Topology
@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 from probes.catalog.gpu import ladder
 from probes.catalog.gpu.links import Topology, topology_findings
-from probes.core import ParseError, Probe, clean, lines_of
+from probes.catalog.gpu.p2p import ROW, peers_in
+from probes.core import ParseError, Probe, clean, lines_of, sections
 
 __all__ = ["PROBE", "Topology", "findings", "header", "parse"]
 
@@ -22,7 +23,12 @@ findings = topology_findings
 
 
 def _collect() -> Mapping[str, str]:
-    return {"nvidia-smi topo -m": ladder.printed(["nvidia-smi", "topo", "-m"])}
+    import contextlib
+
+    parts = {"nvidia-smi topo -m": ladder.printed(["nvidia-smi", "topo", "-m"])}
+    with contextlib.suppress(OSError):  # a driver that does not tell it
+        parts["nvidia-smi topo -p2p r"] = ladder.printed(["nvidia-smi", "topo", "-p2p", "r"])
+    return parts
 
 
 _DEVICE = re.compile(r"(?:GPU|NIC|mlx\d_|bnxt_re|rdmap|irdma|ibp|hfi)\w{0,30}")
@@ -36,7 +42,10 @@ def header(line: str) -> list[str]:
 
 
 def parse(text: str) -> Topology:
-    """The table, alone or below the collector's heading."""
+    """The table, alone or below the collector's heading, and who may read whose memory where that was asked too."""
+    parts = sections(text) if text.lstrip().startswith("==> ") else {}
+    peers = parts.get("nvidia-smi topo -p2p r", "")
+    text = parts.get("nvidia-smi topo -m", text)
     devices: list[str] = []
     pairs: dict[str, str] = {}
     nics: dict[str, str] = {}
@@ -62,7 +71,7 @@ def parse(text: str) -> Topology:
     gpus = tuple(device for device in devices if device.startswith("GPU"))
     if not gpus:
         raise ParseError("nvidia-smi topo -m: expected a header that begins with GPU0")
-    return Topology(gpus, pairs, nics)
+    return Topology(gpus, pairs, nics, peers_in(peers) if any(map(ROW.match, lines_of(peers, 600))) else None)
 
 
 PROBE = Probe(
@@ -71,7 +80,7 @@ PROBE = Probe(
     parse,
     findings,
     collect=_collect,
-    by_hand="nvidia-smi topo -m",
+    by_hand="nvidia-smi topo -m; nvidia-smi topo -p2p r",
     timeout_s=6.0,
     touches="driver",
     brings=(ladder,),

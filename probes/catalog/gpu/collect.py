@@ -19,6 +19,7 @@ from probes.runner import Absent, isolate, read, which
 
 
 def collect() -> Mapping[str, str]:
+    import contextlib
     import json
     import os
     import signal
@@ -82,18 +83,29 @@ def collect() -> Mapping[str, str]:
             nv.nvmlDeviceGetGpuFabricInfo(handle, byref(info))
             got.update(fabric_state=int(info.state), fabric_status=int(info.status))
 
-        def fields(into: dict[str, Any], wanted: list[int]) -> None:
+        def fields(into: dict[str, Any], wanted: list[Any], failed: dict[str, int]) -> None:
             kinds = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
             for field in nv.nvmlDeviceGetFieldValues(handle, wanted):
                 name = f"field_{field.fieldId}"
                 if field.nvmlReturn:
-                    errors[name] = int(field.nvmlReturn)
+                    failed[name] = int(field.nvmlReturn)
                 elif field.valueType < len(kinds):
                     into[name] = int(getattr(field.value, kinds[field.valueType]))
 
+        def of_link(link: int) -> dict[str, Any]:
+            """Its counters by nvmlNvLinkErrorCounter_t: replays, recoveries, CRC errors of flow control and of data,
+            ECC errors. From Blackwell on the driver refuses those and counts in fields (206 to 214, nvml.h)."""
+            told: dict[str, Any] = {}
+            try:
+                return {str(n): int(nv.nvmlDeviceGetNvLinkErrorCounter(handle, link, n)) for n in range(5)}
+            except Exception as error:
+                errors["link_counters"] = code(error)
+            with contextlib.suppress(Exception):
+                fields(told, [(number, link) for number in (206, 207, 208, 211, 214)], {})
+            return told
+
         def links(before: list[list[Any]] | None) -> list[list[Any]]:
-            """[link, its counters] of each NVLink that is up: replays, recoveries, CRC errors of flow control and of
-            data, ECC errors (nvmlNvLinkErrorCounter_t); from Blackwell on the driver counts otherwise and refuses."""
+            """[link, its counters] of each NVLink that is up."""
             found: list[list[Any]] = []
             for link in [row[0] for row in before] if before is not None else range(36):
                 if time.monotonic() - began > 3.0:
@@ -104,21 +116,23 @@ def collect() -> Mapping[str, str]:
                             continue
                     except Exception:
                         break  # it has no such link, nor any after it
-                found.append([link, [int(nv.nvmlDeviceGetNvLinkErrorCounter(handle, link, n)) for n in range(5)]])
+                found.append([link, of_link(link)])
             return found
 
         def again() -> dict[str, Any]:
             """Only what rises in between tells of now."""
             time.sleep(max(0.0, first_at + 1.0 - time.monotonic()))
             told: dict[str, Any] = {"s": time.monotonic() - first_at}
-            fields(told, numbers[4:])
+            fields(told, numbers[4:], errors)
+            with contextlib.suppress(Exception):
+                told["ecc_corrected"] = int(nv.nvmlDeviceGetTotalEccErrors(handle, 0, 0))
             if got.get("links"):
                 told["links"] = links(got["links"])
             return told
 
         # The driver's own verdict and what needs the least of the GPU first: whatever hangs later, these are evidence.
         first_at = time.monotonic()
-        ask("fields", lambda: fields(got, numbers))
+        ask("fields", lambda: fields(got, numbers, errors))
         ask("index", lambda: nv.nvmlDeviceGetIndex(handle))
         ask("name", lambda: nv.nvmlDeviceGetName(handle))
         ask("uuid", lambda: nv.nvmlDeviceGetUUID(handle))
@@ -128,6 +142,8 @@ def collect() -> Mapping[str, str]:
         ask("mig", lambda: list(nv.nvmlDeviceGetMigMode(handle)))
         ask("pstate", lambda: nv.nvmlDeviceGetPerformanceState(handle))
         ask("temperature", lambda: nv.nvmlDeviceGetTemperature(handle, 0))
+        ask("slowdown_at", lambda: nv.nvmlDeviceGetTemperatureThreshold(handle, 1))
+        ask("memory_at", lambda: nv.nvmlDeviceGetTemperatureThreshold(handle, 2))
         ask("sm", lambda: nv.nvmlDeviceGetClockInfo(handle, 1))
         ask("sm_max", lambda: nv.nvmlDeviceGetMaxClockInfo(handle, 1))
         ask("reasons", reasons)

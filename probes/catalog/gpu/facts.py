@@ -53,6 +53,8 @@ class Gpu:
     pstate: str | None = None
     temperature_c: int | None = None
     memory_c: int | None = None  # of its HBM
+    slowdown_c: int | None = None  # from here on its hardware slows down
+    memory_max_c: int | None = None
     sm_mhz: int | None = None
     sm_max_mhz: int | None = None
     reasons: tuple[str, ...] | None = None  # clocks event reasons now or between the looks, names as in REASONS
@@ -65,6 +67,7 @@ class Gpu:
     memory_used_mib: int | None = None
     memory_total_mib: int | None = None
     ecc_corrected: int | None = None
+    ecc_corrected_more: int | None = None  # between the two looks
     ecc_uncorrected: int | None = None
     ecc: bool | None = None
     ecc_pending: bool | None = None  # after the next reset

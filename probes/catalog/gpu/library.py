@@ -97,10 +97,10 @@ def library() -> Any:
             call("nvmlDeviceGetMemoryInfo_v2", handle, byref(out))
             return out
 
-        def nvmlDeviceGetFieldValues(self, handle: Any, ids: list[int]) -> Any:
+        def nvmlDeviceGetFieldValues(self, handle: Any, ids: list[Any]) -> Any:
             out = (Field * len(ids))()
             for at, number in enumerate(ids):
-                out[at].fieldId = number
+                out[at].fieldId, out[at].scopeId = number if isinstance(number, tuple) else (number, 0)
             call("nvmlDeviceGetFieldValues", handle, c_int(len(ids)), byref(out))
             return out
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from probes.catalog.gpu.p2p import PeerStatus, peer_findings
 from probes.core import Finding
 
 # Error counters of a link that are totals since boot and count harmless events too. Replays and recoveries are the
@@ -23,6 +24,7 @@ class Topology:
     gpus: tuple[str, ...]
     pairs: Mapping[str, str] = field(default_factory=dict)  # "GPU0 GPU1" -> word
     nics: Mapping[str, str] = field(default_factory=dict)  # "GPU0 NIC0" -> word
+    peers: PeerStatus | None = None  # who may read whose memory
 
     def links(self, gpu: str) -> list[int]:
         """NVLinks of a GPU to each peer; 0 where the pair has none."""
@@ -74,6 +76,8 @@ def topology_findings(topology: Topology) -> Iterator[Finding]:
     for gpu, says, peers in odd_gpus(topology):
         subject: dict[str, str | int] = {"gpu": int(gpu[3:])} if gpu[3:].isdecimal() else {}
         yield Finding("gpu.topo_no_nvlink", "bad", f"{gpu} {says}; {peers}", subject)
+    if topology.peers is not None:
+        yield from peer_findings(topology.peers)
 
 
 def odd_gpus(topology: Topology) -> Iterator[tuple[str, str, str]]:

@@ -57,7 +57,18 @@ FIELDS = {  # NVML_FI_DEV_CLOCKS_EVENT_REASON_*, each in ns
     "field_271": "hw_power_brake_slowdown",
 }
 # nvmlNvLinkErrorCounter_t, each summed over lanes. Replays and recoveries are the link's own repair.
-LINK_ERRORS = ("replay", "recovery", "CRC error of flow control", "CRC error of data", "ECC error")
+LINK_ERRORS = {
+    "0": "replay",
+    "1": "recovery",
+    "2": "CRC error of flow control",
+    "3": "CRC error of data",
+    "4": "ECC error",
+    "field_206": "malformed packet error",
+    "field_207": "buffer overrun error",
+    "field_208": "receive error",
+    "field_211": "link integrity error",
+    "field_214": "failed recovery error",
+}
 HELD_PERCENT = 5  # judgement: a change of P-state flashes for milliseconds
 MIB = 1024 * 1024
 
@@ -130,10 +141,10 @@ class _Looks:
         self.links = None if before is None else len(before)
         self._before, self._after = self._counts(before), self._counts(after)
 
-    def _counts(self, rows: Any) -> dict[int, list[int]]:
+    def _counts(self, rows: Any) -> dict[int, dict[str, int]]:
         try:
-            return {int(link): [int(count) for count in counts][: len(LINK_ERRORS)] for link, counts in rows or ()}
-        except (TypeError, ValueError):
+            return {int(link): {str(key): int(count) for key, count in told.items()} for link, told in rows or ()}
+        except (TypeError, ValueError, AttributeError):
             raise ParseError(f"{self.where}: links: expected counters by link, found {str(rows)[:40]!r}") from None
 
     def more(self, name: str) -> int | None:
@@ -151,9 +162,10 @@ class _Looks:
     def link_errors(self) -> dict[str, int]:
         rose: dict[str, int] = {}
         for link, counts in self._after.items():
-            for kind, before, after in zip(LINK_ERRORS, self._before.get(link, ()), counts, strict=False):
-                if after > before:
-                    rose[f"link {link} {kind}"] = after - before
+            before = self._before.get(link, {})
+            for key, kind in LINK_ERRORS.items():
+                if key in counts and counts[key] > before.get(key, counts[key]):
+                    rose[f"link {link} {kind}"] = counts[key] - before[key]
         return rose
 
 
@@ -187,6 +199,8 @@ def _gpu(got: _Values, bus: str) -> Gpu:
         pstate=None if pstate is None or pstate > 15 else f"P{pstate}",  # 32 is NVML_PSTATE_UNKNOWN
         temperature_c=got.integer("temperature", "temperature_c"),
         memory_c=got.integer("field_82", "memory_c"),
+        slowdown_c=got.integer("slowdown_at", "slowdown_c"),
+        memory_max_c=got.integer("memory_at", "memory_max_c"),
         sm_mhz=got.integer("sm", "sm_mhz"),
         sm_max_mhz=got.integer("sm_max", "sm_max_mhz"),
         reasons=None if bits is None else _reasons(bits, looks.held()),
@@ -213,6 +227,7 @@ def _gpu(got: _Values, bus: str) -> Gpu:
         pcie_width_max=got.integer("pcie_width_max", "pcie_width_max"),
         pcie_replays=got.integer("field_94", "pcie_replays"),
         pcie_replays_more=looks.more("field_94"),
+        ecc_corrected_more=looks.more("ecc_corrected"),
         nvlinks=looks.links,
         nvlink_errors=looks.link_errors(),
         looks_s=looks.apart_s,

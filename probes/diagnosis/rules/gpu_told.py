@@ -78,10 +78,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 def _others_reach(evidence: Evidence, seen: Seen) -> bool:
     """Whether on another node all GPUs reach each other: then the job's machines are built for it."""
-    return any(
-        one.node != seen.node and all(set(words) <= {"X", "OK"} for _, words in one.facts.rows)
-        for one in evidence.of("gpu.p2p_status")
-    )
+    told = [(one.node, one.facts) for one in evidence.of("gpu.p2p_status")]
+    told += [(one.node, one.facts.peers) for one in evidence.of("gpu.topo") if one.facts.peers is not None]
+    return any(node != seen.node and all(set(words) <= {"X", "OK"} for _, words in peers.rows) for node, peers in told)
 
 
 def _computes(there: NodeGpus, index: object) -> bool:
