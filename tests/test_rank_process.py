@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from probes import runner
+from probes import catalog, runner
 from probes.catalog import rank_env, rank_process
 from probes.catalog.ranks import sample
 from probes.catalog.ranks.process_facts import Process, RankProcesses
 from probes.core import Finding, ParseError
+from probes.diagnosis import diagnose
+from probes.diagnosis.core import seen
 from tests.support.collectors import capture_here, old_and_new_pythons
 from tests.support.ranks import Processes, as_code, new_job, processes
 from tests.support.ranks import rank_env as env_of
@@ -164,6 +166,31 @@ def test_a_worker_that_spins_shows_its_use_and_a_rank_that_sleeps_shows_none(sta
     assert of(found, pid).cpu_percent == 0.0
     assert found.interval_s is not None and 0.9 < found.interval_s < 3
     assert worker.rss_bytes and worker.threads_total == 1 and worker.threads[0].cpus_allowed
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU is everybody's")
+def test_threads_of_a_rank_that_are_bound_to_one_cpu_and_wait_for_it_are_named(started: Processes) -> None:
+    """Two of four would do to fill it. Compression lets other threads run: the interpreter's lock is not the reason."""
+    code = f"""
+import zlib
+def work():
+    os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})  # of this thread alone
+    name('proxy')
+    [zlib.compress(b'x' * 4000000) for _ in iter(int, 1)]
+for number in range(4): threading.Thread(target=work, daemon=True).start()
+while open('/proc/self/task/' + max(os.listdir('/proc/self/task'), key=int) + '/comm').read() != 'proxy\\n': pass
+{READY}
+"""
+    pid, _ = started.start(code, env_of(0, 2, new_job()))
+    capture = capture_here(rank_process.PROBE)
+    (found,) = [
+        one.hypothesis
+        for one in diagnose([seen(catalog.read(capture))]).ranked
+        if one.hypothesis.cause == "cpu.affinity_collision"
+    ]
+    assert "a thread of rank 0" in " ".join(reason.says for reason in found.because)
+    assert found.signals == ("masks_collide",)
+    assert {"proxy"} == {t.comm for t in of(rank_process.parse(capture.text), pid).threads if t.cpus_allowed == "0"}
 
 
 def test_of_hundreds_of_threads_the_busy_one_is_told_and_the_others_are_counted(started: Processes) -> None:

@@ -50,6 +50,7 @@ class NodeCpu:
     full: frozenset[int] = frozenset()  # CPUs without idle time, where they are told one by one
     late_waits: float | None = None  # percent of all waits for a CPU that took long
     free: frozenset[int] = frozenset()  # those that hardly do anything
+    pinned: list[Runner] = field(default_factory=list)  # threads that may run on fewer CPUs than their process
 
     @property
     def waiting(self) -> list[Reason]:
@@ -197,11 +198,21 @@ def _ranks(evidence: Evidence, of: object) -> None:
             masks: set[str] = {t.cpus_allowed for t in one.threads if t.cpus_allowed} | {
                 g.cpus_allowed for g in one.other_threads if g.cpus_allowed
             }
+            widest = max(masks, key=lambda mask: len(cpu_set(mask)), default="") or one.cpus_allowed
+            here.pinned += [
+                Runner(
+                    t.tid, t.comm, t.cpu_percent, t.run_delay_percent,
+                    None if t.involuntary is None else t.involuntary / seconds, 1, t.cpus_allowed, one.rank,
+                    one.worker_of is not None, ref=seen.ref, ppid=one.pid, seen_on=frozenset({t.last_cpu}),
+                    running=int(t.state == "R" == t.state_before), thread=True,
+                )
+                for t in one.threads
+                if t.tid != one.pid and t.cpus_allowed and cpu_set(t.cpus_allowed) < cpu_set(widest)
+            ]  # fmt: skip
             here.runners[one.pid] = Runner(
                 one.pid, one.comm, one.cpu_percent, max(one.run_delay_percent or 0.0, worst),
                 pushed / seconds if one.threads else None, one.threads_total,
-                max(masks, key=lambda mask: len(cpu_set(mask)), default="") or one.cpus_allowed,
-                one.rank, one.worker_of is not None, ref=seen.ref,
+                widest, one.rank, one.worker_of is not None, ref=seen.ref,
             )  # fmt: skip
         for group in seen.facts.cgroups:
             if group.cpus is not None:

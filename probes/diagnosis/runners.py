@@ -27,6 +27,7 @@ class Runner:
     mask: str = ""
     rank: int | None = None
     worker: bool = False
+    thread: bool = False  # of the process `ppid`, told by itself
     args: str = ""
     lifetime: bool = False
     ref: str = ""
@@ -49,6 +50,8 @@ class Runner:
     @property
     def called(self) -> str:
         if self.rank is not None and self.rank >= 0:
+            if self.thread:
+                return f"{self.comm} ({self.pid}), a thread of rank {self.rank}"
             return (
                 f"{self.comm} ({self.pid}), a worker of rank {self.rank}"
                 if self.worker

@@ -33,7 +33,7 @@ def _masked(here: NodeCpu) -> list[tuple[Runner, frozenset[int]]]:
         mask = one.mask or (above.mask if above is not None else "")
         if mask:
             found.append((one, cpu_set(mask)))
-    return found
+    return found + [(one, cpu_set(one.mask)) for one in here.pinned]
 
 
 def _seen(here: NodeCpu) -> list[tuple[Runner, frozenset[int]]]:
