@@ -118,3 +118,11 @@ def test_what_the_collector_does_not_write_is_refused(devices: str, virtual: str
 def test_a_bus_without_links_is_read(tmp_path: Path) -> None:
     """A virtual machine's bus."""
     assert list(findings(parse("==> devices <==\n\n==> virtual <==\nyes\n"))) == []
+
+
+def test_a_login_that_may_not_see_acs_is_told_so_once(tmp_path: Path) -> None:
+    """Without root the kernel shows the first 64 bytes of the configuration space (pci-sysfs.c)."""
+    bus = node(tmp_path)
+    (bus / "0000:15:01.0/config").write_bytes(config("1000", (0x18, 0x1B), 8)[:64])
+    (finding,) = asked(bus).findings
+    assert (finding.code, finding.severity) == ("pci.acs_hidden", "info")

@@ -173,5 +173,6 @@ PROBE = Probe(
     by_hand="lspci -Dvvv",
     timeout_s=4.0,
     max_bytes=1_048_576,
+    needs="for ACS of bridges: root",
     cost="3 ms",
 )

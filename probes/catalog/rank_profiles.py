@@ -1,7 +1,8 @@
 """Where does each rank of this node spend its time, and who holds its interpreter's lock?
 
 Source   py-spy record --nonblocking --format raw (py-spy 0.4.3), on the node or sent along; where perf(1) is installed
-         and may, perf record --call-graph dwarf of the main thread, for its native code
+         and may, perf record --call-graph dwarf of the main thread, for its native code: py-spy's --native stops the
+         process while it looks, and refuses --nonblocking
 Units    samples, 100 a second for three seconds; of perf 49 a second for two
 Shape    Profiles: of each rank one of all running threads, one of the holder of the lock and one of native code; why
          others have none

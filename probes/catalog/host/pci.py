@@ -56,6 +56,10 @@ def pci_findings(pci: Pci) -> Iterator[Finding]:
         if serious:
             says = f"PCIe keeps uncorrectable errors of {device.slot}: {', '.join(serious)}"
             yield Finding("pci.uncorrectable", "warn", says, subject)
+    bridges = [bridge for bridge in pci.of("bridge") if _above_a_gpu(bridge, pci)] if pci.of("gpu") else []
+    if bridges and pci.detail and not pci.virtual and all(bridge.redirects is None for bridge in bridges):
+        says = "whether ACS redirects traffic between GPUs is not known: root alone sees it"
+        yield Finding("pci.acs_hidden", "info", says)
     acs = [bridge.slot for bridge in pci.of("bridge") if bridge.redirects and _above_a_gpu(bridge, pci)]
     if acs and not pci.virtual:
         says = (
