@@ -274,10 +274,11 @@ class Who:
     def _shown(self) -> dict[int, dict[str, list[PurePosixPath]]]:
         """pid -> node -> the files that show that process."""
         found: dict[int, dict[str, list[PurePosixPath]]] = {}
-        for file in (*self.brought.stacks, *self.brought.processes):
-            for one in file.processes if isinstance(file, StackFile) else file.extracts:
-                if one.pid:
-                    found.setdefault(one.pid, {}).setdefault(self._near(file.inside), []).append(file.inside)
+        pids = [(one.pid, file.inside) for file in self.brought.stacks for one in file.processes]
+        pids += [(one.pid, file.inside) for file in self.brought.processes for one in file.extracts]
+        for pid, inside in pids:
+            if pid:
+                found.setdefault(pid, {}).setdefault(self._near(inside), []).append(inside)
         return found
 
     def _from_ras(self, facts: Any) -> None:

@@ -62,9 +62,8 @@ def aborted_at_exit(evidence: Evidence) -> set[int]:
 
 def own_exceptions(evidence: Evidence) -> list[Said]:
     """Tracebacks that are not about another rank's end, the earliest first by corrected time; those without last."""
-    found = [
-        one for one in _ended_so(evidence) if not of_others(one[0]) and not (_told(one) and went_on(evidence, one))
-    ]
+    own = (one for one in _ended_so(evidence) if not of_others(one[0]))
+    found = [one for one in own if not (_told(one) and went_on(evidence, one))]
     return sorted(found, key=lambda one: at if (at := when(evidence, one)) is not None else float("inf"))
 
 
@@ -198,13 +197,8 @@ def _raised(evidence: Evidence) -> Iterator[Hypothesis]:
         told.add(event.rank)
         place = f" at {event.where}" if event.where else ""
         says = f"rank {event.rank} raised {event.text[:160]}{place}"
-        yield exited(
-            evidence,
-            event.rank,
-            f"raised {event.name or 'an exception'}{place}",
-            (quoted(event, log, seen, says),),
-            signals,
-        )
+        raised = f"raised {event.name or 'an exception'}{place}"
+        yield exited(evidence, event.rank, raised, (quoted(event, log, seen, says),), signals)
 
 
 def _together(evidence: Evidence, exceptions: list[Said]) -> list[Said]:

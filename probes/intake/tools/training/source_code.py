@@ -159,9 +159,8 @@ _GATHERS = re.compile(r"([A-Za-z_][\w.]{0,60})\.append\(|([A-Za-z_][\w.]{0,60})\
 def _parts(live: list[_Row]) -> list[SourceFault]:
     """Works that are gathered in a list of which a part alone is waited for: `for w in works[:-1]: w.wait()`."""
     found = []
-    gathered = {
-        name[1] or name[2]: row for row in live if _ASYNC.search(row.text) and (name := _GATHERS.search(row.text))
-    }
+    called = [(_GATHERS.search(row.text), row) for row in live if _ASYNC.search(row.text)]
+    gathered = {str(one[1] or one[2]): row for one, row in called if one}
     for name, row in list(gathered.items())[:MOST_CALLS]:
         own = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])(?P<part>\[[^\]:]{{0,20}}:[^\]]{{0,20}}\])?")
         uses = [(at, one) for at, line in enumerate(live) if line is not row for one in own.finditer(line.text)]
