@@ -251,3 +251,8 @@ RANKS = "rank 0 pid 811\nrank 1 pid 812\nrank 2 pid 813\n"
 def test_ranks_that_ended_because_they_gave_up_are_no_cause(tmp_path: Path, log: str, cause: bool) -> None:
     found = verdict(tmp_path, {"ps.txt": PS, "pids.txt": RANKS, "out.log": STEPS + log})
     assert (found[0] == EXITED) is cause
+
+
+def test_the_rank_that_is_still_there_is_whom_those_waited_for_that_gave_up(tmp_path: Path) -> None:
+    found = verdict(tmp_path, {"ps.txt": PS, "pids.txt": RANKS, "out.log": STEPS + WAITED_IN_VAIN})
+    assert found == ("fw.rank_missing_collective", {"rank": 1})

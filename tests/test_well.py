@@ -56,7 +56,7 @@ def test_gpus_that_compute_are_no_answer_to_a_failure_in_a_log(tmp_path: Path) -
 
 
 CONCISE = "Device  Node  IDs  (GUID)  Temp  Power  Partitions  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%\n" + "".join(
-    f"{at}  {at + 2}  0x74a1,  2885{at}  58.0C  {{watts}}W  NPS1, SPX, 0  2100Mhz  1300Mhz  0%  auto  750.0W  80%  100%\n"
+    f"{at}  {at + 2}  0x74a1,  28{at}  58.0C  {{watts}}W  NPS1, SPX, 0  2100Mhz  1300Mhz  0%  auto  750.0W  80%  100%\n"
     for at in range(4)
 )
 
