@@ -13,7 +13,7 @@ from typing import Literal
 
 from probes.catalog.logs.timings import tells_times
 from probes.catalog.ranks.process_extract import is_environment, is_extract, is_ps
-from probes.catalog.ranks.process_lines import tells_states
+from probes.catalog.ranks.process_lines import part_of_process, tells_states
 from probes.catalog.stacks.native import is_native
 from probes.catalog.stacks.text import SPY_MAIN
 from probes.core import clean, lines_of, without_escapes
@@ -181,7 +181,7 @@ def _of_text(text: str, name: str) -> Known | Other:
     if not body:
         return Other("it is empty")
     head = text[:HEAD]
-    if part := _part_of_process(head, name):
+    if part := part_of_process(head, name):
         return Known("process", f"== {part}\n{text}")
     if ("#0 " in head or "Traceback for thread " in head) and is_native(head):
         return Known("stacks", text)
@@ -224,21 +224,6 @@ def _of_text(text: str, name: str) -> Known | Other:
     if spied := as_py_spy(text):
         return Known("stacks", spied)
     return _lines(text, head, name)
-
-
-_OF_PROC = re.compile(r"proc[_/](\d{2,10})[_/](?:task[_/]\d{1,10}[_/])?(stack|status|wchan)(?![A-Za-z])")
-
-_PARTS = {
-    "stack": re.compile(r"\[<[0-9a-fx]{1,20}>\] [\w.]"),
-    "status": re.compile(r"(?:Name|State):\t"),
-    "wchan": re.compile(r"\w{3,60}\s{0,2}$"),
-}
-
-
-def _part_of_process(head: str, name: str) -> str:
-    """Of which process and what it is, where `cat /proc/812/stack` was pasted: its name tells, its text alone not."""
-    of = _OF_PROC.findall(name)
-    return f"/proc/{of[0][0]}/{of[0][1]}" if len(of) == 1 and _PARTS[of[0][1]].match(head.lstrip()) else ""
 
 
 def _looks(head: str) -> bool:
