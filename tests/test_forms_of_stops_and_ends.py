@@ -213,3 +213,46 @@ def test_parts_of_proc_are_known_below_any_heading(tmp_path: Path, head: str) ->
     text = f"{head.format('/proc/771/status')}\n{status}{head.format('/proc/771/environ')}\nRANK=5\nWORLD_SIZE=8\n"
     cause, subject = verdict(tmp_path, {"proc.txt": text})
     assert (cause, subject.get("rank")) == ("fw.rank_stopped", 5)
+
+
+STEPS = "".join(f"2025-05-05 11:40:0{n} [rank{rank}] INFO it {n} loss 1.9\n" for n in (1, 2, 3) for rank in range(3))
+OWN = """Traceback (most recent call last):
+  File "/w/run.py", line 70, in <module>
+    batch = augment(next(it))
+ValueError: crop is larger than the image: 640 > 512
+"""
+LOST = """Traceback (most recent call last):
+  File "/w/run.py", line 81, in <module>
+    work.wait()
+RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.4]:41734
+"""
+
+
+def test_an_exception_whose_rank_no_line_tells_ended_a_rank_where_its_peers_tell_of_that(tmp_path: Path) -> None:
+    assert verdict(tmp_path, {"out.log": STEPS + OWN + LOST})[0] == EXITED
+
+
+@pytest.mark.parametrize("text", [STEPS + LOST, OWN + STEPS], ids=["the peers alone", "steps go on after it"])
+def test_other_exceptions_without_a_rank_ended_none(tmp_path: Path, text: str) -> None:
+    assert verdict(tmp_path, {"out.log": text})[0] != EXITED
+
+
+WAITED_IN_VAIN = """Traceback (most recent call last):
+RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 60000ms for recv operation to complete
+"""  # noqa: E501
+PS = "  PID  PPID STAT WCHAN              ELAPSED COMMAND\n" + "".join(
+    f"{pid}  700 {'Zs  -                 ' if pid != 812 else 'Ssl wait_for_partner  '}    04:10 python\n"
+    for pid in (811, 812, 813)
+)
+RANKS = "rank 0 pid 811\nrank 1 pid 812\nrank 2 pid 813\n"
+
+
+@pytest.mark.parametrize(("log", "cause"), [(WAITED_IN_VAIN, False), ("", True)], ids=["after the limit", "untold"])
+def test_ranks_that_ended_because_they_gave_up_are_no_cause(tmp_path: Path, log: str, cause: bool) -> None:
+    found = verdict(tmp_path, {"ps.txt": PS, "pids.txt": RANKS, "out.log": STEPS + log})
+    assert (found[0] == EXITED) is cause
+
+
+def test_the_rank_that_is_still_there_is_whom_those_waited_for_that_gave_up(tmp_path: Path) -> None:
+    found = verdict(tmp_path, {"ps.txt": PS, "pids.txt": RANKS, "out.log": STEPS + WAITED_IN_VAIN})
+    assert found == ("fw.rank_missing_collective", {"rank": 1})

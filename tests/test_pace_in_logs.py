@@ -91,3 +91,24 @@ def test_a_function_that_counts_what_it_loads_is_a_checkpoint_and_its_name_alone
     assert [event.kind for event in told] == ["checkpoint"]
     told = read_log("2026-01-02 10:00:00 INFO config load_checkpoint: true\n")[0]
     assert "checkpoint" not in [event.kind for event in told]
+
+
+def evaluated(*took: float, last: str) -> str:
+    """An evaluation at the end of each epoch, and one that the limit of 600 s cut off."""
+    told = "".join(f"2025-01-07 0{n}:10:00 epoch {n} validation done in {one:.0f} s\n" for n, one in enumerate(took))
+    return told + f"2025-01-07 09:10:00 {last}\n" + "".join(TIMED_OUT.format(rank=r, limit=600_000) for r in (1, 3))
+
+
+@pytest.mark.parametrize(
+    ("took", "last", "cause"),
+    [
+        ([560.0, 580.0], "epoch 2 validation started, 900 batches", "fw.timeout_too_short"),
+        ([], "validation batch 861/900", "fw.timeout_too_short"),
+        ([30.0, 31.0], "validation batch 120/900", "fw.rank_busy"),
+    ],
+    ids=["as long as the limit before", "nearly done", "far from done"],
+)
+def test_an_evaluation_that_needs_about_the_limit_makes_it_too_short(
+    tmp_path: Path, took: list[float], last: str, cause: str
+) -> None:
+    assert judged(tmp_path, {"job.log": evaluated(*took, last=last)}).verdict.hypothesis.cause == cause

@@ -31,6 +31,14 @@ def sync(model):
     for work in works:
         work.wait()
 """
+PART = """\
+def average(params):
+    handles = []
+    for p in params:
+        handles.append(dist.all_reduce(p.grad, async_op=True))
+    for handle in handles{part}:
+        handle.wait()
+"""
 SIDE = """\
 def prefetch(self):
     self.side.wait_stream(torch.cuda.current_stream())
@@ -70,7 +78,15 @@ def test_such_a_piece_alone_is_not_certain(tmp_path: Path, piece: str) -> None:
     assert verdict(tmp_path, {"sync.py": piece})[1] < 0.8
 
 
-@pytest.mark.parametrize("piece", [WAITED, GATHERED_LATER, ORDERED])
+@pytest.mark.parametrize("part", ["[:-1]", "[1:]", "[::2]"])
+def test_works_of_which_a_part_alone_is_waited_for_are_told(tmp_path: Path, part: str) -> None:
+    assert verdict(tmp_path, {"sync.py": PART.format(part=part), "train.log": APART})[0] == ASYNC
+
+
+IN_TWO = PART.format(part="[:4]") + "    for handle in handles[4:]:\n        handle.wait()\n"
+
+
+@pytest.mark.parametrize("piece", [WAITED, GATHERED_LATER, ORDERED, PART.format(part=""), IN_TWO])
 def test_a_piece_that_waits_tells_nothing(tmp_path: Path, piece: str) -> None:
     assert verdict(tmp_path, {"sync.py": piece, "train.log": ALIKE})[0] in ("none", "unknown")
 

@@ -79,3 +79,19 @@ def test_a_rank_to_whom_storage_failed_is_told_from_one_whose_file_is_not_there(
     }
     found = judged(tmp_path, job).verdict.hypothesis
     assert (found.cause, found.subject.get("node")) == (named, "node-2")
+
+
+ENTRY = "[<0>] do_syscall_64+0x5c/0x90\n[<0>] entry_SYSCALL_64_after_hwframe+0x6e/0xd8\n"
+FROZEN = (
+    "[<0>] percpu_rwsem_wait+0x116/0x140\n[<0>] vfs_write+0x3f1/0x410\n[<0>] ksys_write+0x5f/0xe0\n" + ENTRY
+)  # fs/super.c: file_start_write of a file system that fsfreeze(8) holds
+FORKS = (
+    "[<0>] percpu_rwsem_wait+0x116/0x140\n[<0>] cgroup_can_fork+0x58/0x160\n[<0>] copy_process+0x9d1/0x1b60\n" + ENTRY
+)
+
+
+@pytest.mark.parametrize(("stack", "named"), [(FROZEN, True), (FORKS, False)], ids=["a writer", "a lock of cgroups"])
+def test_the_kernel_stack_of_a_writer_tells_a_frozen_file_system(tmp_path: Path, stack: str, named: bool) -> None:
+    session = f"[root@node-2 ~]# cat /proc/30412/stack\n{stack}[root@node-2 ~]# uptime\n 10:11:02 up 9 days, 1 user\n"
+    found, node = cause(tmp_path, "paste.txt", session)
+    assert (found == "host.storage_stall" and node == "node-2") is named

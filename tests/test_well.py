@@ -53,3 +53,23 @@ def test_a_node_of_which_no_gpu_is_told_leaves_it_open(tmp_path: Path) -> None:
 def test_gpus_that_compute_are_no_answer_to_a_failure_in_a_log(tmp_path: Path) -> None:
     log = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: x\n'
     assert said(tmp_path, {"gpu-1/smi.csv": gpus(WORK, WORK), "gpu-1/rank1.log": log})[0] != "none"
+
+
+CONCISE = "Device  Node  IDs  (GUID)  Temp  Power  Partitions  SCLK  MCLK  Fan  Perf  PwrCap  VRAM%  GPU%\n" + "".join(
+    f"{at}  {at + 2}  0x74a1,  28{at}  58.0C  {{watts}}W  NPS1, SPX, 0  2100Mhz  1300Mhz  0%  auto  750.0W  80%  100%\n"
+    for at in range(4)
+)
+
+
+@pytest.mark.parametrize(("watts", "cause"), [("655.0", "none"), ("190.0", "unknown")], ids=["work", "wait"])
+def test_rocm_smi_tells_what_a_gpu_may_draw_beside_what_it_draws(tmp_path: Path, watts: str, cause: str) -> None:
+    assert said(tmp_path, {"rocm-smi.txt": CONCISE.format(watts=watts)})[0] == cause
+
+
+def test_steps_that_three_ranks_tell_up_to_the_look_bear_each_other_out(tmp_path: Path) -> None:
+    rows = "".join(
+        f"2026-02-01 08:0{n}:10 [rank{rank}] INFO step {n}0 loss 2.1\n" for n in range(3) for rank in range(3)
+    )
+    log, look = {"train.log": rows}, "[ops@nid007 ~]$ date\nSun Feb  1 08:02:31 UTC 2026\n"
+    assert said(tmp_path / "looked", log | {"session.txt": look})[0] == "none"
+    assert said(tmp_path / "later", log | {"session.txt": look.replace("08:02", "08:42")})[0] == "unknown"

@@ -18,7 +18,7 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
 from probes.diagnosis.times import STEP_S, apart, local
 
-LEAST = 5  # steps; fewer tell no pace. Judgement
+LEAST, OF_EACH = 5, 3  # lines of steps of all ranks, of one; fewer tell no pace. Judgement
 GAPS = 3.0  # judgement: a step may be late, and somebody who looks is not quicker than that
 SHORT_S = 60.0  # judgement: what a log keeps back before it is written
 PAST_S = 1800.0  # judgement: the log was fetched at most so long after the look; more may be another zone
@@ -39,14 +39,19 @@ class Pace:
 
 
 def pace(evidence: Evidence) -> Pace | None:
-    """Of the log that tells the newest step; None where none tells enough steps with their times."""
-    found = [one for said in evidence.job.said("progress") if (one := _pace(said)) is not None]
+    """Of the log that tells the newest step; None where none tells enough steps with their times. Ranks that tell of
+    the same newest step bear each other out."""
+    told = list(evidence.job.said("progress"))
+    counts: dict[object, int] = {}
+    for event, log, _ in told:
+        counts[id(log), event.seq] = counts.get((id(log), event.seq), 0) + event.count
+    found = [one for said in told if (one := _pace(said, counts[id(said[1]), said[0].seq])) is not None]
     return max(found, key=lambda one: one.last, default=None)
 
 
-def _pace(said: Said) -> Pace | None:
+def _pace(said: Said, lines: int) -> Pace | None:
     event = said[0]
-    if event.count < LEAST or event.seq is None:
+    if event.count < OF_EACH or lines < LEAST or event.seq is None:
         return None
     if event.at is not None and event.last_at is not None and event.clock == "utc":
         first, last, utc = event.at, event.last_at, True

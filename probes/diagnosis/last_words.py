@@ -58,7 +58,7 @@ def unfinished_checkpoint(event: LogEvent) -> bool:
     ended = max((found.end() for found in _ENDED.finditer(event.text)), default=-1)
     if ended >= 0:
         return _BEGINS.search(event.text, ended) is not None
-    part = _share(event.text)
+    part = share_done(event.text)
     return part < 1.0 if part is not None else _WRITTEN.search(event.text) is None
 
 
@@ -66,13 +66,13 @@ def unfinished_preparation(event: LogEvent) -> bool:
     """Whether it prepares data, and is not at its end."""
     if event.kind == "preparing":
         return True
-    part = _share(event.text)
+    part = share_done(event.text)
     return event.kind == "progress" and _PREPARES.search(event.text) is not None and part is not None and part < 1.0
 
 
 def unfinished_evaluation(event: LogEvent) -> bool:
     """Whether it evaluates, and is not at the end of that."""
-    part = _share(event.text)
+    part = share_done(event.text)
     return event.kind == "progress" and _EVALUATES.search(event.text) is not None and part is not None and part < 1.0
 
 
@@ -81,7 +81,7 @@ def compiles(event: LogEvent) -> bool:
     return event.kind == "compiling" and not event.name.startswith(BUILT)
 
 
-def _share(text: str) -> float | None:
+def share_done(text: str) -> float | None:
     """How much of it is done, by `31.7 of 412.6 GB`, `200/1000` or `88%`; None where it does not tell."""
     found = _PART.search(text)
     if found is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from probes.catalog.ranks.rank_facts import ENDED
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import Job, quoted
 from probes.diagnosis.log_evidence import Said
@@ -16,6 +17,7 @@ from probes.diagnosis.suspects import TOGETHER, WORKS, Suspect, ranks_said
 
 IDLE, LESS, ABSENT, UNREAD = "idle_at_dump", "enqueued_less", "absent_from_waiting", "absent_unread"
 LONE_STACK = "elsewhere_by_lone_stack"
+LEAST = 2  # ranks; judgement: of two the one that is left may as well be slow to end
 
 
 def by_watchdog(evidence: Evidence) -> Iterator[Suspect]:
@@ -26,6 +28,26 @@ def by_watchdog(evidence: Evidence) -> Iterator[Suspect]:
     yield from _absent(evidence)
     yield from _by_setup(evidence)
     yield from _by_lone_stack(evidence)
+    yield from _outlived(evidence)
+
+
+def _outlived(evidence: Evidence) -> Iterator[Suspect]:
+    """Whose process is still there where the others gave up waiting and ended, and their launcher has not noticed."""
+    gave_up = next(evidence.job.said("gloo_timeout", "watchdog_timeout", "watchdog_ended"), None)
+    known = {rank: view for rank, view in evidence.job.ranks.items() if view.process is not None}
+    ended = {rank for rank, view in known.items() if view.process is not None and view.process.state in ENDED}
+    left = known.keys() - ended
+    if gave_up is None or len(ended) < LEAST or len(left) > max(1, len(ended) // 2):
+        return
+    for rank in left:
+        says = f"the process of rank {rank} is there, those of {ranks_said(sorted(ended))} have ended (state Z)"
+        yield Suspect(
+            known[rank],
+            "is still there, and the others gave up and ended",
+            (Reason(says, known[rank].ref("rank.process")), quoted(*gave_up)),
+            (ABSENT,),
+            waiting=frozenset(ended),
+        )
 
 
 def _at_one_place(waiting: dict[int, Said]) -> bool:

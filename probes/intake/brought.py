@@ -14,6 +14,7 @@ from probes.catalog.stacks.facts import ProcessStack
 from probes.core import Reading
 from probes.intake.items import Unread
 from probes.intake.logs import LogFile
+from probes.intake.rank_pids import Told
 from probes.topology import Topology
 
 
@@ -73,6 +74,7 @@ class Brought:
     captures: list[tuple[str, Reading]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    told_pids: list[Told] = field(default_factory=list)  # what texts say of which process each rank is
     named: set[str] = field(default_factory=set)  # nodes that headings and marks in files name
     pasted: set[PurePosixPath] = field(default_factory=set)  # folders that are files with several outputs in them
     told: dict[PurePosixPath, str] = field(default_factory=dict)  # folder: the node that a file in it tells

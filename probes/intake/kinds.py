@@ -13,7 +13,7 @@ from typing import Literal
 
 from probes.catalog.logs.timings import tells_times
 from probes.catalog.ranks.process_extract import is_environment, is_extract, is_ps
-from probes.catalog.ranks.process_lines import tells_states
+from probes.catalog.ranks.process_lines import part_of_process, tells_states
 from probes.catalog.stacks.native import is_native
 from probes.catalog.stacks.text import SPY_MAIN
 from probes.core import clean, lines_of, without_escapes
@@ -181,6 +181,8 @@ def _of_text(text: str, name: str) -> Known | Other:
     if not body:
         return Other("it is empty")
     head = text[:HEAD]
+    if part := part_of_process(head, name):
+        return Known("process", f"== {part}\n{text}")
     if ("#0 " in head or "Traceback for thread " in head) and is_native(head):
         return Known("stacks", text)
     if body[0] in "[{" and not body.startswith(("{'", "[{'")):  # that is how Python prints: a log of Hugging Face

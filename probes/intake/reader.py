@@ -23,6 +23,7 @@ from probes.intake.kinds import ENVIRON, Known
 from probes.intake.logs import below_a_tool, log_file, whole_text
 from probes.intake.metric_files import table_files
 from probes.intake.names import stem
+from probes.intake.rank_pids import Told, ranks_told
 from probes.intake.tools import Tool, beside, tools_of
 from probes.intake.tools._text import taken_at
 from probes.intake.tools.gpu import stuck_in_driver
@@ -49,13 +50,19 @@ class Reader:
         self.brought = Brought()
 
     def _unread(self, item: Item, why: str) -> None:
+        if why == NO_FORM and any(told.ref == item.ref for told in self.brought.told_pids):
+            return  # it tells which process each rank is, and no more
         self.brought.unread.append(Unread(item.ref, why))
 
     def _looked_at(self, item: Item) -> None:
-        """Times at which somebody looked: of the whole file, before it is taken apart, and of no node."""
+        """Which process each rank is, and when somebody looked: of the whole file, before it is taken apart."""
         if item.binary or b"\0" in item.head:
             return
-        facts = looked.looks(item.upto(PEEK).decode("utf-8", "replace").replace("\r\n", "\n"))
+        text = item.upto(PEEK).decode("utf-8", "replace").replace("\r\n", "\n")
+        pids, sure = ranks_told(text)
+        if pids:
+            self.brought.told_pids.append(Told(item.ref, item.inside, pids, sure))
+        facts = looked.looks(text)
         if facts is not None:
             self.brought.captures.append((item.ref, Reading(Capture("", looked.TOOL.probe, "ok"), facts, None, ())))
 

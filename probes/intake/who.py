@@ -28,6 +28,7 @@ from probes.intake.clues import (
 from probes.intake.hosts import called, lone_node, node_of_name
 from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem, without_rank
 from probes.intake.neighbours import beside_known, of_fabric, of_launches, of_logs, of_names, of_repeated, of_twins
+from probes.intake.rank_pids import placed
 
 
 class Who:
@@ -261,6 +262,22 @@ class Who:
         for node in self.brought.nodes:
             if node.probe == "nccl.ras":
                 self._from_ras(node.reading.facts)
+        for where, pid, rank in placed(self.brought.told_pids, self._shown(), self._near):
+            self._learn(where, pid, rank)
+
+    def _near(self, inside: PurePosixPath) -> str:
+        """The node of a file by its folder or its own name."""
+        return self.folder_node(inside) or self.name_node(inside)
+
+    def _shown(self) -> dict[int, dict[str, list[PurePosixPath]]]:
+        """pid -> node -> the files that show that process."""
+        found: dict[int, dict[str, list[PurePosixPath]]] = {}
+        pids = [(one.pid, file.inside) for file in self.brought.stacks for one in file.processes]
+        pids += [(one.pid, file.inside) for file in self.brought.processes for one in file.extracts]
+        for pid, inside in pids:
+            if pid:
+                found.setdefault(pid, {}).setdefault(self._near(inside), []).append(inside)
+        return found
 
     def _from_ras(self, facts: Any) -> None:
         """The largest communicator is taken for the job's; pids are only looked up where folders are nodes."""

@@ -74,11 +74,12 @@ def _together(one: LogEvent, other: LogEvent) -> LogEvent:
     base = other if one.kind in _NEWEST else one
     if one.kind == "progress" and base is other:
         since = {"first_stamp": one.more.get("first_stamp", one.stamp)} if one.stamp else {}  # since when it goes on
-        base = dataclasses.replace(base, more={**base.more, **_pace(one, other), **since})
+        took = {"wait_ms": one.more["wait_ms"]} if "wait_ms" in one.more else {}  # the last such part that ended
+        base = dataclasses.replace(base, more={**took, **base.more, **_pace(one, other), **since})
     at = one.at if one.at is not None else other.at
     more = base.more
-    if one.kind == "progress" and (took := [ms for event in (one, other) if (ms := least_ms(event)) is not None]):
-        more = {**more, "least_ms": min(took)}  # against which the newest step is slow
+    if one.kind == "progress" and (steps := [ms for event in (one, other) if (ms := least_ms(event)) is not None]):
+        more = {**more, "least_ms": min(steps)}  # against which the newest step is slow
     if one.kind in (*_NEWEST, "nan") and (last := other.line or other.offset):
         # A bar writes many pieces into one line: those of it count one after the other.
         pieces = {"piece": other.more["piece"]} if isinstance(other.more.get("piece"), int) else {}

@@ -95,3 +95,18 @@ def tells_states(text: str) -> bool:
         return False
     told = extracts_told(head)
     return len(told) > 1 or any(one.state in ("T", "t") or one.wchan == FREEZER for one in told)
+
+
+_OF_PROC = re.compile(r"proc[_/](\d{2,10})[_/](?:task[_/]\d{1,10}[_/])?(stack|status|wchan)(?![A-Za-z])")
+
+_PARTS = {
+    "stack": re.compile(r"\[<[0-9a-fx]{1,20}>\] [\w.]"),
+    "status": re.compile(r"(?:Name|State):\t"),
+    "wchan": re.compile(r"\w{3,60}\s{0,2}$"),
+}
+
+
+def part_of_process(head: str, name: str) -> str:
+    """Of which process and what it is, where `cat /proc/812/stack` was pasted: its name tells, its text alone not."""
+    of = _OF_PROC.findall(name)
+    return f"/proc/{of[0][0]}/{of[0][1]}" if len(of) == 1 and _PARTS[of[0][1]].match(head.lstrip()) else ""

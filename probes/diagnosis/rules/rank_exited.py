@@ -9,7 +9,8 @@ import signal
 from collections.abc import Iterator
 
 from probes.catalog.logs.events import LogEvent
-from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
+from probes.core import Finding
+from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.job import RankView, quoted
 from probes.diagnosis.log_evidence import Said, before, rank_of, tasks_are_launchers, when
 from probes.diagnosis.suspects import ranks_said
@@ -61,9 +62,8 @@ def aborted_at_exit(evidence: Evidence) -> set[int]:
 
 def own_exceptions(evidence: Evidence) -> list[Said]:
     """Tracebacks that are not about another rank's end, the earliest first by corrected time; those without last."""
-    found = [
-        one for one in _ended_so(evidence) if not of_others(one[0]) and not (_told(one) and went_on(evidence, one))
-    ]
+    own = (one for one in _ended_so(evidence) if not of_others(one[0]))
+    found = [one for one in own if not (_told(one) and went_on(evidence, one))]
     return sorted(found, key=lambda one: at if (at := when(evidence, one)) is not None else float("inf"))
 
 
@@ -197,13 +197,8 @@ def _raised(evidence: Evidence) -> Iterator[Hypothesis]:
         told.add(event.rank)
         place = f" at {event.where}" if event.where else ""
         says = f"rank {event.rank} raised {event.text[:160]}{place}"
-        yield exited(
-            evidence,
-            event.rank,
-            f"raised {event.name or 'an exception'}{place}",
-            (quoted(event, log, seen, says),),
-            signals,
-        )
+        raised = f"raised {event.name or 'an exception'}{place}"
+        yield exited(evidence, event.rank, raised, (quoted(event, log, seen, says),), signals)
 
 
 def _together(evidence: Evidence, exceptions: list[Said]) -> list[Said]:
@@ -241,15 +236,20 @@ def _gone(evidence: Evidence) -> Iterator[Hypothesis]:
     """Peers are there, a rank of the job is not, although every node that runs the job was looked at."""
     job = evidence.job
     there = {rank: view for rank, view in job.ranks.items() if view.place is not None}
+    gave_up = {event.rank for event, _, _ in job.said(*OF_WATCHDOG, "gloo_timeout")}
+    zombies: dict[str, list[tuple[Seen, Finding]]] = {}
     for seen, finding in evidence.findings("rank.zombie"):
-        says = Reason(finding.says, seen.ref)
+        if not gave_up & {None, finding.subject.get("rank")}:  # else it ended because another did not come
+            zombies.setdefault(seen.node, []).append((seen, finding))
+    for node, some in zombies.items():
+        many = f"{len(some)} ranks have ended; " if len(some) > 1 else ""
         yield Hypothesis(
             EXITED,
-            {"node": seen.node} if seen.node else {},
-            f"On {seen.node or 'a node'} {finding.says}",
-            (says,),
+            {"node": node} if node else {},
+            f"On {node or 'a node'} {many}{some[0][1].says}",
+            tuple(Reason(finding.says, seen.ref) for seen, finding in some[:4]),
             ("rank_gone",),
-            nodes=frozenset({seen.node}),
+            nodes=frozenset({node}),
         )
     if not there or job.world is None or len(there) < len(job.world) / 2:
         return

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from probes.catalog.logs.events import LogEvent
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.job import quoted
-from probes.diagnosis.last_words import last_said, unfinished_evaluation
+from probes.diagnosis.last_words import last_said, share_done, unfinished_evaluation
 from probes.diagnosis.log_evidence import Said, everyone
 
 CAUSE = "fw.timeout_too_short"
 NEAR = 0.8  # of the limit; judgement
+NEARLY = 0.9  # of the work, so the limit is short by a tenth at most; judgement
 AT_WORK_W, FULL = 250.0, 90  # judgement: GPUs that wait in a collective draw 90 to 200 W at full use (recorded)
 LOW_MS = 60_000  # judgement: limits are minutes; torch's own are 10 and 30 min
 
@@ -52,6 +53,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if goes_on := [one for one in last_said(evidence).values() if unfinished_evaluation(one[0])]:
             because.append(goes_on[0])
             signals.append("same_work_still_going")
+    if not signals and together and (done := _nearly_done(evidence)):
+        because.append(done)
+        signals += ["work_nearly_done", "same_work_still_going"]
     if not signals:
         return
     signals += ["limit_is_low"] if limit <= LOW_MS else []
@@ -61,16 +65,24 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     says = f"a step takes {longest[0] / 1000:.0f} s" if longest and near else "the work ended after it"
     if slow is not None and signals[0] == "phase_near_limit":
         says = f"the same work took {int(slow[0]) / 1000:.0f} s before"
+    if signals[0] == "work_nearly_done":
+        says = f"of the work {share_done(because[0][0].text) or 1:.0%} was done when it ran out"
     yield Hypothesis(
         CAUSE,
         {},
         f"The limit of {limit / 1000:.0f} s for a collective is too short: {says}",
-        (*(quoted(*one) for one in (*because, *waited[:2])), *at_work),
+        (*dict.fromkeys(quoted(*one) for one in (*because, *waited[:2])), *at_work),
         tuple(signals),
         would_change=("a rank that stands at the same place for longer than any step takes",),
         ranks=everyone(evidence),
         nodes=frozenset(evidence.nodes),
     )
+
+
+def _nearly_done(evidence: Evidence) -> Said | None:
+    """An evaluation of which nearly all was done when the limit ran out: it needed little more than that."""
+    some = [one for one in last_said(evidence).values() if unfinished_evaluation(one[0])]
+    return next((one for one in some if (share_done(one[0].text) or 0.0) >= NEARLY), None)
 
 
 def _ended_after_all(event: LogEvent) -> bool:

@@ -21,6 +21,7 @@ SIGNALS = {
     "host.disk_silent": "storage_silent",
     "host.tasks_wait_for_server": "tasks_wait_for_server",
     "host.tasks_wait_for_file": "tasks_wait_for_file",
+    "host.files_frozen": "files_frozen",
 }
 # Functions and modules of file systems and disks in which a hung task waits.
 OF_STORAGE = ("nfs", "rpc", "sunrpc", "lustre", "ptlrpc", "ldlm", "ll_", "osc", "mdc", "lov", "ceph", "beegfs", "cifs",

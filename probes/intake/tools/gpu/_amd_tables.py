@@ -107,12 +107,14 @@ def _row(names: list[str], line: str) -> dict[str, str] | None:
 
 
 def _concise(words: list[str]) -> dict[str, str]:
-    """rocm-smi: values stand in other columns in each release, and are told by their units."""
+    """rocm-smi: values stand in other columns in each release, and are told by their units. Of two in watts the
+    first is what is drawn, and the second, PwrCap, what may be."""
     row = {"index": words[0]}
-    power = next((word[:-1] for word in words if re.fullmatch(r"\d{1,4}\.\d{1,3}W", word)), "")
+    watts = [word[:-1] for word in words if re.fullmatch(r"\d{1,4}\.\d{1,3}W", word)]
+    power, most = (*watts, "", "")[:2]
     clock = next((word[:-3] for word in words if re.fullmatch(r"\d{1,5}Mhz", word)), "")
     heat = next((word.rstrip("cC°") for word in words if re.fullmatch(r"\d{1,3}\.\d{1,2}°?[cC]", word)), "")
     share = _LAST_SHARE.match(words[-1])
-    told = {"x.SOCKET_POWER": power, "x.GFX_CLOCK": clock, "x.TEMPERATURE.HOTSPOT": heat}
-    told["x.GFX_ACTIVITY"] = share[1] if share else ""
+    told = {"x.SOCKET_POWER": power, "x.MAX_POWER": most, "x.GFX_CLOCK": clock, "x.TEMPERATURE.HOTSPOT": heat,
+            "x.GFX_ACTIVITY": share[1] if share else ""}  # fmt: skip
     return row | {name: value for name, value in told.items() if value}

@@ -27,6 +27,14 @@ _ANY = re.compile(
 )
 
 
+# A file system that is frozen, by fsfreeze(8), a snapshot or an error of its volume: who writes waits for its thaw in
+# a lock that others use too, so a caller must tell. fs/super.c: sb_start_write, mnt_want_write.
+_LOCKS = ("percpu_rwsem_wait", "__percpu_down_read", "percpu_down_read")
+_WRITES = re.compile(
+    r"mnt_want_write|sb_start|file_start_write|vfs_|ksys_write|do_sys_open|path_openat|filename_|do_fallocate"
+)
+
+
 SEVERAL = 3  # judgement: one or two are in an access of their own at any moment
 
 
@@ -35,6 +43,7 @@ class TaskInFiles:
     pid: int
     where: str  # the function that it sleeps in
     remote: bool
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +78,30 @@ def read(text: str) -> TasksInFiles:
 
 def of_extracts(extracts: Iterable[Extract]) -> TasksInFiles | None:
     """The same of /proc/PID: tasks in state D whose stack in the kernel, or wchan, is in a file system. A page that is
-    waited for is a server's where a caller of the wait is its client."""
+    waited for is a server's where a caller of the wait is its client. Of a stack alone the state is not told: those who
+    wait there can be nothing else."""
     found = []
     for one in extracts:
         calls = [f" {said}" for said in (one.wchan, *one.kernel)]
         remote = next((told for said in calls if (told := _REMOTE.match(said, 1))), None)
         where = remote or next((told for said in calls[:4] if (told := _ANY.match(said, 1))), None)
-        if one.state[:1] == "D" and where is not None:
-            found.append(TaskInFiles(one.pid, clean(where[1])[:60], remote is not None))
+        frozen = one.kernel[:1] and one.kernel[0] in _LOCKS and any(map(_WRITES.match, one.kernel[1:8]))
+        stands = one.state[:1] == "D" or (not one.state and one.kernel)
+        if stands and (where is not None or frozen):
+            at = where[1] if where is not None else one.kernel[0]
+            found.append(TaskInFiles(one.pid, clean(at)[:60], remote is not None, bool(frozen)))
     return TasksInFiles(tuple(found)[:MOST]) if found else None
 
 
 def findings(facts: TasksInFiles) -> Iterator[Finding]:
     """One look tells little of a task that reads a local disk, and more of several that wait for one server."""
+    frozen = [task for task in facts.tasks if task.frozen]
+    if frozen:
+        who = f"{len(frozen)} tasks wait" if len(frozen) > 1 else f"a task ({frozen[0].pid}) waits"
+        says = f"{who} to write to a file system that is frozen ({frozen[0].where})"
+        yield Finding("host.files_frozen", "bad", says)
     for remote in (True, False):
-        some = [task for task in facts.tasks if task.remote is remote]
+        some = [task for task in facts.tasks if task.remote is remote and not task.frozen]
         if some:
             names = ", ".join(dict.fromkeys(task.where for task in some[:6]))
             many = sum(task.pid for task in some) if facts.counted else len(some)

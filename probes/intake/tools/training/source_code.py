@@ -63,7 +63,7 @@ def fits(head: str, name: str) -> bool:
 def read(text: str) -> SourceText:
     rows = _rows(text)
     live = [row for row in rows if row.text.strip() and not row.removed]
-    faults = [*_works(live, rows), *_streams(live, rows)][:MOST_FAULTS]
+    faults = [*_works(live, rows), *_parts(live), *_streams(live, rows)][:MOST_FAULTS]
     if not any(_ASYNC.search(row.text) or _STREAM.search(row.text) for row in rows):
         raise refuse("a collective with async_op=True, or a stream", text)
     return SourceText(len(live), tuple(faults))
@@ -150,6 +150,31 @@ def _works(live: list[_Row], rows: list[_Row]) -> list[SourceFault]:
                         "work not waited for", row.number, _shown(row), undone, _is_used(row.text[call.start() :], body)
                     )
                 )
+    return found
+
+
+_GATHERS = re.compile(r"([A-Za-z_][\w.]{0,60})\.append\(|([A-Za-z_][\w.]{0,60})\s{0,4}=\s{0,4}\[")
+
+
+def _parts(live: list[_Row]) -> list[SourceFault]:
+    """Works that are gathered in a list of which a part alone is waited for: `for w in works[:-1]: w.wait()`."""
+    found = []
+    called = [(_GATHERS.search(row.text), row) for row in live if _ASYNC.search(row.text)]
+    gathered = {str(one[1] or one[2]): row for one, row in called if one}
+    for name, row in list(gathered.items())[:MOST_CALLS]:
+        own = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])(?P<part>\[[^\]:]{{0,20}}:[^\]]{{0,20}}\])?")
+        uses = [(at, one) for at, line in enumerate(live) if line is not row for one in own.finditer(line.text)]
+        uses = [
+            (at, one)
+            for at, one in uses
+            if not re.match(r"\s{0,4}=\s{0,4}(?:\[\]|list\(\))", live[at].text[one.end() :])
+        ]
+        parts = [at for at, one in uses if one["part"] and _WAIT.search(" ".join(it.text for it in live[at : at + 2]))]
+        whole = [at for at, one in uses if not one["part"] and re.search(r"\bfor\b|\w\(", live[at].text)]
+        if len(parts) == 1 and not whole:  # two parts may be all of it
+            handed = any(re.search(r"\b(?:return|yield)\b", live[at].text) for at, _ in uses)
+            shown = live[parts[0]]
+            found.append(SourceFault("work not waited for", shown.number, _shown(shown), False, not handed))
     return found
 
 
