@@ -19,6 +19,8 @@ from probes.diagnosis.log_evidence import Said
 from probes.diagnosis.times import STEP_S, apart, local
 
 LEAST = 5  # steps; fewer tell no pace. Judgement
+# What `tail -3` shows: they tell one where the time of a step, as printed, says the same.
+LEAST_TOLD, ALIKE = 3, 1.5
 GAPS = 3.0  # judgement: a step may be late, and somebody who looks is not quicker than that
 SHORT_S = 60.0  # judgement: what a log keeps back before it is written
 PAST_S = 1800.0  # judgement: the log was fetched at most so long after the look; more may be another zone
@@ -46,7 +48,7 @@ def pace(evidence: Evidence) -> Pace | None:
 
 def _pace(said: Said) -> Pace | None:
     event = said[0]
-    if event.count < LEAST or event.seq is None:
+    if event.count < LEAST_TOLD or event.seq is None:
         return None
     if event.at is not None and event.last_at is not None and event.clock == "utc":
         first, last, utc = event.at, event.last_at, True
@@ -56,7 +58,14 @@ def _pace(said: Said) -> Pace | None:
             return None
         first, last, utc = begin, end, False
     gap = (last - first) / (event.count - 1)
-    return Pace(said, last, utc, gap) if gap > 0 else None
+    enough = event.count >= LEAST or _as_told(event, gap)
+    return Pace(said, last, utc, gap) if gap > 0 and enough else None
+
+
+def _as_told(event: LogEvent, gap: float) -> bool:
+    """Whether lines come as the log says that steps take; loggers that write every so many come more seldom."""
+    took = event.more.get("step_ms")
+    return isinstance(took, int) and took / 1000 < ALIKE * gap and gap < max(SHORT_S, ALIKE * took / 1000)
 
 
 def steps_to_the_look(evidence: Evidence) -> tuple[Reason, ...]:
