@@ -229,3 +229,13 @@ def test_a_counter_that_is_reset_once_is_a_counter_and_no_rate() -> None:
     series = [{"metric": one, "values": values} for one in (labels, other)]
     found = in_json({"data": {"resultType": "matrix", "result": series}})
     assert [row["symbol_error"] for *_, row in found if "symbol_error" in row] == [50, 40]
+
+
+def test_increases_of_a_counter_are_told_as_how_far_it_rose_in_the_time_that_the_file_s_name_tells() -> None:
+    ports = [({"device": f"mlx5_{n}", "instance": "gn07:9100", "port": "1"}, str(9 * n)) for n in range(2)]
+    series = [{"metric": labels, "value": [1_800_000_000, value]} for labels, value in ports]
+    text = json.dumps({"data": {"resultType": "vector", "result": series}})
+    facts = counters_in_json.named(counters_in_json.read(text), "link_downed_increase_30m.json")
+    looks = [(one.name, one.at, dict(one.counters)) for one in facts.sets if one.name == "mlx5_1"]
+    before, now = 1_800_000_000 - 1800, 1_800_000_000
+    assert looks == [("mlx5_1", before, {"link_downed": 0}), ("mlx5_1", now, {"link_downed": 9})]

@@ -63,6 +63,14 @@ def test_steps_that_had_ended_long_before_the_look_say_nothing(tmp_path: Path) -
     assert said(tmp_path, {"train.log": log(), "look.txt": "Mon Jan  5 09:40:00 UTC 2026\n"})[0] == "unknown"
 
 
+def test_a_log_of_several_lines_a_second_that_ended_a_quarter_of_a_minute_before_the_look_says_nothing(
+    tmp_path: Path,
+) -> None:
+    rows = "".join(f"2026-01-05 09:00:{n // 4:02d},{n % 4 * 250:03d} trainer step {n} loss 2.1\n" for n in range(120))
+    assert said(tmp_path, {"train.log": rows, "look.txt": "Mon Jan  5 09:00:31 UTC 2026\n"})[0] == "none"
+    assert said(tmp_path / "b", {"train.log": rows, "look.txt": "Mon Jan  5 09:00:45 UTC 2026\n"})[0] == "unknown"
+
+
 def test_steps_alone_say_nothing(tmp_path: Path) -> None:
     assert said(tmp_path, {"train.log": log()})[0] == "unknown"
 

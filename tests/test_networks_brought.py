@@ -298,3 +298,31 @@ def test_one_connection_that_waits_for_a_port_that_listens_tells_more_where_rank
     assert first(tmp_path, files).hypothesis.cause in NOTHING
     failed = first(tmp_path / "f", {**files, "gn-2/rank3.log": NO_ANSWER})
     assert "syn_unanswered_listening" in failed.hypothesis.signals
+
+
+FACING = (
+    "7: {0}@if8: <{1}> mtu 9000 qdisc mq state DOWN mode DEFAULT group default qlen 1000\n"
+    "    link/ether 7a:42:72:fb:23:a8 brd ff:ff:ff:ff:ff:ff\n"
+    "    RX:  bytes packets errors dropped  missed   mcast\n      {2}    3089      0       0       0       0 \n"
+    "    TX:  bytes packets errors dropped carrier collsns\n      88120    2883      0       0       0       0 \n"
+)
+TRIED = (
+    "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n"
+    "ESTAB 0      4096   192.168.40.{}:41001 192.168.40.{}:52002 timer:(on,2.1sec,{})\n"
+)
+
+
+def test_an_interface_that_was_switched_off_under_connections_that_now_get_no_answer_is_down(tmp_path: Path) -> None:
+    off, lost = "BROADCAST,MULTICAST", "NO-CARRIER,BROADCAST,MULTICAST,UP"
+    files = {
+        "tr-1/ip.txt": FACING.format("ens9", off, 77001),
+        "tr-2/ip.txt": FACING.format("ens9", lost, 66001),
+        "tr-1/ss.txt": TRIED.format(1, 2, 6),
+        "tr-2/ss.txt": TRIED.format(2, 1, 7),
+    }
+    found = first(tmp_path, files)
+    assert (found.hypothesis.cause, found.hypothesis.subject["node"]) == ("ib.link_down", "tr-1")
+    never = {**files, "tr-1/ip.txt": FACING.format("ens9", off, 0), "tr-2/ip.txt": FACING.format("ens9", lost, 0)}
+    assert first(tmp_path / "never", never).hypothesis.cause in NOTHING  # a port that nobody uses
+    quick = {**files, "tr-1/ss.txt": TRIED.format(1, 2, 1), "tr-2/ss.txt": TRIED.format(2, 1, 1)}
+    assert first(tmp_path / "quick", quick).hypothesis.cause in NOTHING  # a packet or two were lost

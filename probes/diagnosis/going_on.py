@@ -23,6 +23,7 @@ LEAST = 5  # steps; fewer tell no pace. Judgement
 LEAST_TOLD, ALIKE = 3, 1.5
 GAPS = 3.0  # judgement: a step may be late, and somebody who looks is not quicker than that
 SHORT_S = 60.0  # judgement: what a log keeps back before it is written
+HELD = 40  # lines; as above, of one that writes several a second
 PAST_S = 1800.0  # judgement: the log was fetched at most so long after the look; more may be another zone
 DAY_S = 86_400.0
 SLOWER = 1.3  # judgement: steps of one job differ by a few percent
@@ -74,7 +75,7 @@ def steps_to_the_look(evidence: Evidence) -> tuple[Reason, ...]:
     if told is None or _slower(told.said[0]) or not _outlived(evidence, told):
         return ()
     late = [late for seen in evidence.of("evidence.looked") if (late := _late(seen.facts, told)) is not None]
-    if not late or max(late) > max(SHORT_S, GAPS * told.gap_s):
+    if not late or max(late) > _slack(told):
         return ()
     says = f"steps go on every {told.gap_s:.0f} s up to the last look at the nodes" if max(late) > 0 else (
         f"steps go on every {told.gap_s:.0f} s past the last look at the nodes"
@@ -82,11 +83,16 @@ def steps_to_the_look(evidence: Evidence) -> tuple[Reason, ...]:
     return (quoted(*told.said, says),)
 
 
+def _slack(told: Pace) -> float:
+    """How long the newest step may be past where the job goes on."""
+    return max(GAPS * told.gap_s, min(SHORT_S, HELD * told.gap_s))
+
+
 def in_one_zone(evidence: Evidence) -> bool:
     """Whether the newest step fits the last look at the nodes: then their clocks and the log are of one zone."""
     told = pace(evidence)
     late = [late for seen in evidence.of("evidence.looked") if told and (late := _late(seen.facts, told)) is not None]
-    return bool(told is not None and late and max(late) <= max(SHORT_S, GAPS * told.gap_s))
+    return bool(told is not None and late and max(late) <= _slack(told))
 
 
 def _slower(event: LogEvent) -> bool:

@@ -13,7 +13,7 @@ import csv
 import re
 from dataclasses import replace
 
-from probes.catalog.network.net_facts import Counters
+from probes.catalog.network.net_facts import Counters, CounterSet
 from probes.core import lines_of
 from probes.intake.names import is_host
 from probes.intake.tools import Tool
@@ -28,7 +28,9 @@ _LABEL = re.compile(r"(\w{1,40})[=:] ?\"{0,2}([^\",;}]{1,120})")
 ADAPTERS = ("mlx", "bnxt_re", "roce", "ibp", "rdmap", "hfi1", "irdma")
 _QUICK = (*ADAPTERS, "swp", "eth", "ens", "enp")
 # Of a port of an adapter; heads of other columns use these words for other things.
-_IN_NAMES = {name: "port_xmit_bytes" for name in ("tx_bytes", "xmit_bytes", "transmit_bytes", "transmitted_bytes")}
+_IN_NAMES = dict.fromkeys(("tx_bytes", "xmit_bytes", "transmit_bytes", "transmitted_bytes"), "port_xmit_bytes")
+_INCREASE = re.compile(r"(?:^|[_.-])(?:increase|delta|diff)[_.-]?(?:(\d{1,4})([smhd]))?")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 UNNAMED = "counter"  # until the file's name tells which
 MOST_ROWS, MOST_COLUMNS = 200_000, 4_096
 
@@ -98,7 +100,7 @@ def _time(cell: str) -> float | None:
 
 
 def of_name(name: str) -> str:
-    """The counter that a file is called by: link_downed.csv, port_xmit_wait-2026-11-30.csv, prom_xmit_wait_rate.json."""
+    """The counter that a file is called by: link_downed.csv, port_xmit_wait-11-30.csv, prom_xmit_wait_rate.json."""
     for word in re.split(r"[.\s-]{1,8}", name.rpartition("/")[2][-120:]):
         parts = [part for part in word.split("_") if part][:12]
         spans = [(first, last) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1)]
@@ -111,13 +113,26 @@ def of_name(name: str) -> str:
 
 def named(facts: Counters, path: str) -> Counters:
     counter = of_name(path)
-    return Counters(
-        tuple(
-            replace(one, counters={counter if key == UNNAMED else key: value for key, value in one.counters.items()})
-            if counter else one
-            for one in facts.sets
-        )
-    )  # fmt: skip
+    if not counter:
+        return facts
+    sets = [
+        replace(one, counters={counter if key == UNNAMED else key: value for key, value in one.counters.items()})
+        for one in facts.sets
+    ]
+    if not (told := _INCREASE.search(path.rpartition("/")[2])) or any(
+        UNNAMED not in one.counters for one in facts.sets
+    ):
+        return Counters(tuple(sets))
+    # How far it rose within the time before each look: the last says it all.
+    seconds = float(told[1]) * _SECONDS[told[2]] if told[1] else None
+    last = {(one.node, one.kind, one.name, one.port): one for one in sets}
+    return Counters(tuple(look for one in last.values() for look in _from_nothing(one, seconds)))
+
+
+def _from_nothing(one: CounterSet, seconds: float | None) -> tuple[CounterSet, CounterSet]:
+    at = one.at - seconds if one.at is not None and seconds else None
+    before = replace(one, counters=dict.fromkeys(one.counters, 0), at=at)
+    return before, one if seconds else replace(one, at=None)
 
 
 TOOL = Tool("counters in columns", "ib.counters", fits, read, quiet, named=named)

@@ -42,8 +42,10 @@ _UP = re.compile(r"(?:top - |[A-Za-z][\w.-]{0,62}: )?\s{0,4}(?P<clock>\d\d:\d\d:
 # A message of a chat, whose text quotes what its writer saw: `ann 06:30: is that us?`, `[06:30] ann: `, `ann  6:30 AM`.
 # A log's lines have seconds.
 _CHAT = re.compile(
-    r"(?:[A-Za-z@][A-Za-z_.-]{1,24}(?: [A-Z][A-Za-z_.-]{1,24})? {1,2}\[?(?P<clock>\d{1,2}:\d\d)(?: (?P<half>[AP]M))?\]?(?::(?= [A-Za-z*`])|$)"
-    r"|[\[(](?P<clock2>\d{1,2}:\d\d)(?: (?P<half2>[AP]M))?[\])] <?@?[A-Za-z][\w.-]{1,24}(?: [A-Z][\w.-]{1,24})?[>:] )"
+    r"(?:[A-Za-z@][A-Za-z_.-]{1,24}(?: [A-Z][A-Za-z_.-]{1,24})? {1,2}"
+    r"\[?(?P<clock>\d{1,2}:\d\d)(?: (?P<half>[AP]M))?\]?(?::(?= [A-Za-z*`])|$)"
+    r"|[\[(](?P<clock2>\d{1,2}:\d\d)(?: (?P<half2>[AP]M))?[\])] "
+    r"<?@?[A-Za-z][\w.-]{1,24}(?: [A-Z][\w.-]{1,24})?[>:] )"
 )
 _ROW = re.compile(r"(?P<date>20\d\d/\d\d/\d\d) (?P<clock>\d\d:\d\d:\d\d)\.\d{3}, ")  # nvidia-smi's own column
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
