@@ -186,6 +186,17 @@ def test_a_node_that_was_taken_away_is_named_and_another_pool_s_is_not(
     assert share > 0.9
 
 
+@pytest.mark.parametrize("now", ["Pending   0   4m   <none>     <none>", "Running   0   4m   10.1.1.9   metal-a9"])
+def test_a_node_that_was_deleted_is_the_job_s_where_one_of_its_pods_went_with_a_node(tmp_path: Path, now: str) -> None:
+    pods = PODS.format("Error    ").split("seg-worker-1")[0] + f"seg-worker-1   0/1   {now}   <none>   <none>\n"
+    gone = event("Node", "metal-a3", "DeletingNode", "Deleting node metal-a3 because it does not exist in the cloud")
+    pod_went = event("Pod", "seg-worker-1", "TaintManagerEviction", "Marking for deletion Pod vision/seg-worker-1")
+    files = {"pods.txt": pods, "events.json": json.dumps({"items": [gone, pod_went]})}
+    assert lead(tmp_path, files)[:2] == ("host.rebooted", {"node": "metal-a3"})
+    alone = {"pods.txt": pods, "events.json": json.dumps({"items": [gone]})}
+    assert lead(tmp_path / "alone", alone)[0] in ("unknown", "none")  # perhaps another job's
+
+
 @pytest.mark.parametrize(
     "files",
     [

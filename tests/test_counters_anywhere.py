@@ -206,3 +206,36 @@ def test_perfquery_of_switches_is_of_the_ports_that_a_sweep_names(tmp_path: Path
     }  # fmt: skip
     found = told(tmp_path, files)
     assert (found.cause, found.subject) == ("ib.congestion", {"switch": "leaf-x1"})
+
+
+def test_rates_of_a_counter_that_the_file_s_name_tells_are_told_as_how_far_it_rose_of_late() -> None:
+    values = [[1_800_000_000 + 30 * n, str(v)] for n, v in enumerate([9.5, 8, 9, 7, 600, 640, 580, 620, 590])]
+    labels = {"device": "mlx5_3", "instance": "gn07:9100", "port": "1"}
+    text = json.dumps({"data": {"resultType": "matrix", "result": [{"metric": labels, "values": values}]}})
+    name = "grafana_port_transmit_wait_rate5m.json"
+    assert counters_in_json.fits(text, name) and not counters_in_json.fits(text, "panel-7.json")
+    facts = counters_in_json.named(counters_in_json.read(text), f"x/{name}")
+    first, last = facts.sets
+    assert (first.node, first.name, first.port) == ("gn07", "mlx5_3", 1)
+    assert dict(first.counters) == {"port_xmit_wait": 0}
+    assert dict(last.counters) == {"port_xmit_wait": int((620 + 590 + 580) / 3 * 240)}
+    assert (last.at or 0) - (first.at or 0) == 240
+
+
+def test_a_counter_that_is_reset_once_is_a_counter_and_no_rate() -> None:
+    values = [[1_800_000_000 + 30 * n, str(v)] for n, v in enumerate([50, 60, 70, 0, 10, 20, 30, 40])]
+    labels = {"__name__": "port_rcv_errors", "device": "mlx5_3", "instance": "gn07:9100", "port": "1"}
+    other = {**labels, "__name__": "symbol_error"}
+    series = [{"metric": one, "values": values} for one in (labels, other)]
+    found = in_json({"data": {"resultType": "matrix", "result": series}})
+    assert [row["symbol_error"] for *_, row in found if "symbol_error" in row] == [50, 40]
+
+
+def test_increases_of_a_counter_are_told_as_how_far_it_rose_in_the_time_that_the_file_s_name_tells() -> None:
+    ports = [({"device": f"mlx5_{n}", "instance": "gn07:9100", "port": "1"}, str(9 * n)) for n in range(2)]
+    series = [{"metric": labels, "value": [1_800_000_000, value]} for labels, value in ports]
+    text = json.dumps({"data": {"resultType": "vector", "result": series}})
+    facts = counters_in_json.named(counters_in_json.read(text), "link_downed_increase_30m.json")
+    looks = [(one.name, one.at, dict(one.counters)) for one in facts.sets if one.name == "mlx5_1"]
+    before, now = 1_800_000_000 - 1800, 1_800_000_000
+    assert looks == [("mlx5_1", before, {"link_downed": 0}), ("mlx5_1", now, {"link_downed": 9})]

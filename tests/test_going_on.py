@@ -48,8 +48,27 @@ def test_steps_up_to_the_last_look_say_that_the_job_goes_on_but_not_for_certain(
     assert cause == "none" and share < 0.8
 
 
+@pytest.mark.parametrize("line", ["ann 09:03: is it us?", "[09:03] ann: ours?", "Ann Lee  9:03 AM\nours?"])
+def test_who_writes_in_a_chat_looked_at_that_minute_and_three_steps_with_their_time_tell_a_pace(
+    tmp_path: Path, line: str
+) -> None:
+    tail = "".join(log().splitlines(keepends=True)[-3:])
+    paste = f"{line}\n```\n$ tail -3 train.log\n{tail}```\n"
+    assert said(tmp_path, {"chat.md": paste})[0] == "none"
+    assert said(tmp_path / "later", {"chat.md": paste.replace("9:03", "9:43")})[0] == "unknown"
+    assert said(tmp_path / "bare", {"chat.md": paste.replace("step_time 10.0s", "")})[0] == "unknown"
+
+
 def test_steps_that_had_ended_long_before_the_look_say_nothing(tmp_path: Path) -> None:
     assert said(tmp_path, {"train.log": log(), "look.txt": "Mon Jan  5 09:40:00 UTC 2026\n"})[0] == "unknown"
+
+
+def test_a_log_of_several_lines_a_second_that_ended_a_quarter_of_a_minute_before_the_look_says_nothing(
+    tmp_path: Path,
+) -> None:
+    rows = "".join(f"2026-01-05 09:00:{n // 4:02d},{n % 4 * 250:03d} trainer step {n} loss 2.1\n" for n in range(120))
+    assert said(tmp_path, {"train.log": rows, "look.txt": "Mon Jan  5 09:00:31 UTC 2026\n"})[0] == "none"
+    assert said(tmp_path / "b", {"train.log": rows, "look.txt": "Mon Jan  5 09:00:45 UTC 2026\n"})[0] == "unknown"
 
 
 def test_steps_alone_say_nothing(tmp_path: Path) -> None:

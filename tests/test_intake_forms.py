@@ -319,3 +319,14 @@ def test_a_line_without_end_is_said_and_the_rest_is_read(tmp_path: Path) -> None
     found = intake.read([tmp_path])
     assert kinds(found) == {"cuda_error"}
     assert "were cut off" in unread(found)["rank1.log"]
+
+
+def test_the_second_run_of_a_command_in_one_session_is_no_rank(tmp_path: Path) -> None:
+    stack = (
+        'Process {0}: python t.py\nPython v3.11.7 (python3)\n\nThread {0} (idle): "MainThread"\n    <module> (t.py:2)\n'
+    )
+    runs = "".join(f"$ py-spy dump -p {pid}\n{stack.format(pid)}" for pid in (8101, 8102, 8101, 8102))
+    (tmp_path / "session.txt").write_text(runs)
+    told = [one.rank for _, reading in intake.read([tmp_path]).readings if (facts := reading.facts)
+        for one in getattr(facts, "processes", ())]  # fmt: skip
+    assert told and set(told) == {None}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from probes import intake
 from probes.intake.tables import by_rows
 from probes.intake.tools.network import ip_link, names, network_policy, reach, sockets, tcpdump
 from tests.test_network_forms import first, named
@@ -260,3 +261,68 @@ def test_versions_of_nccl_are_compared_by_what_torch_or_a_link_says(tmp_path: Pa
     found = first(tmp_path, {"p.txt": text})
     assert named(found) == ("host.library_mismatch", {"node": "gpu-2"})
     assert found.probability < 0.8
+
+
+MISSED = "torch.distributed.DistStoreError: Timed out after 121 seconds waiting for clients. 3/4 clients joined.\n"
+NO_ANSWER = (
+    "[E602 11:02:05.100200300 socket.cpp:1028] [c10d] The client socket has timed out after 120000ms while trying to "
+    "connect to (172.18.4.9, 29400).\nException raised from throwTimeoutError at socket.cpp:1030 (most recent call "
+    "first):\nframe #0: c10::Error::Error() + 0x98 (0x7f0a in /opt/libc10.so)\n"
+)
+TURNED_AWAY = (
+    "[W602 11:00:05.100200300 socket.cpp:752] [c10d] The client socket has failed to connect to [172.18.4.9]:29400 "
+    "(errno: 111 - Connection refused).\n"
+)
+
+
+def test_a_store_that_waited_for_a_client_which_got_no_answer_of_it_is_blocked(tmp_path: Path) -> None:
+    found = first(tmp_path, {"gn-1/rank0.log": MISSED, "gn-2/rank3.log": NO_ANSWER})
+    assert found.hypothesis.cause == "net.bootstrap_blocked"
+    refused = first(tmp_path / "r", {"gn-1/rank0.log": MISSED, "gn-2/rank3.log": TURNED_AWAY + NO_ANSWER})
+    assert refused.hypothesis.cause == "fw.rendezvous_failed"  # something on that node answered
+    alone = first(tmp_path / "a", {"gn-1/rank0.log": MISSED})
+    assert alone.hypothesis.cause == "fw.rendezvous_failed"
+
+
+def test_frames_of_an_exception_in_c_are_no_stack_of_python_and_leave_the_log_a_log(tmp_path: Path) -> None:
+    (tmp_path / "rank3.log").write_text(NO_ANSWER)
+    assert not intake.read([tmp_path]).unread
+
+
+SENDS = "State Recv-Q Send-Q Local Address:Port Peer Address:Port\nSYN-SENT 0 1 172.18.4.10:51000 172.18.4.9:29400\n"
+LISTENS = "State Recv-Q Send-Q Local Address:Port Peer Address:Port\nLISTEN 0 4096 *:29400 *:*\n"
+
+
+def test_one_connection_that_waits_for_a_port_that_listens_tells_more_where_ranks_gave_up(tmp_path: Path) -> None:
+    files = {"gn-1/ss.txt": LISTENS, "gn-2/ss.txt": SENDS}
+    assert first(tmp_path, files).hypothesis.cause in NOTHING
+    failed = first(tmp_path / "f", {**files, "gn-2/rank3.log": NO_ANSWER})
+    assert "syn_unanswered_listening" in failed.hypothesis.signals
+
+
+FACING = (
+    "7: {0}@if8: <{1}> mtu 9000 qdisc mq state DOWN mode DEFAULT group default qlen 1000\n"
+    "    link/ether 7a:42:72:fb:23:a8 brd ff:ff:ff:ff:ff:ff\n"
+    "    RX:  bytes packets errors dropped  missed   mcast\n      {2}    3089      0       0       0       0 \n"
+    "    TX:  bytes packets errors dropped carrier collsns\n      88120    2883      0       0       0       0 \n"
+)
+TRIED = (
+    "State Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n"
+    "ESTAB 0      4096   192.168.40.{}:41001 192.168.40.{}:52002 timer:(on,2.1sec,{})\n"
+)
+
+
+def test_an_interface_that_was_switched_off_under_connections_that_now_get_no_answer_is_down(tmp_path: Path) -> None:
+    off, lost = "BROADCAST,MULTICAST", "NO-CARRIER,BROADCAST,MULTICAST,UP"
+    files = {
+        "tr-1/ip.txt": FACING.format("ens9", off, 77001),
+        "tr-2/ip.txt": FACING.format("ens9", lost, 66001),
+        "tr-1/ss.txt": TRIED.format(1, 2, 6),
+        "tr-2/ss.txt": TRIED.format(2, 1, 7),
+    }
+    found = first(tmp_path, files)
+    assert (found.hypothesis.cause, found.hypothesis.subject["node"]) == ("ib.link_down", "tr-1")
+    never = {**files, "tr-1/ip.txt": FACING.format("ens9", off, 0), "tr-2/ip.txt": FACING.format("ens9", lost, 0)}
+    assert first(tmp_path / "never", never).hypothesis.cause in NOTHING  # a port that nobody uses
+    quick = {**files, "tr-1/ss.txt": TRIED.format(1, 2, 1), "tr-2/ss.txt": TRIED.format(2, 1, 1)}
+    assert first(tmp_path / "quick", quick).hypothesis.cause in NOTHING  # a packet or two were lost

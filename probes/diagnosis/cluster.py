@@ -73,8 +73,20 @@ class _Told:
         ages = [pod.age_s for name, pod in pods.items() if pod.age_s is not None and self.of_job(name, pod.space)]
         self.age_s = max(ages, default=NO_OLDER_S)
         self.letters = set() if self.nodes else {_letters(name) for name in names}
+        if self.nodes and self._homeless(pods):  # its own node may be called as the others are
+            self.letters = {_letters(name) for name in self.nodes}
         self.nodes |= {name for name in names if name not in pods}
         self.lines = [event.text for event, _, _ in _lines(evidence)]
+
+    def _homeless(self, pods: dict[str, Pod]) -> bool:
+        """Whether a pod of the job went with a node of which nothing tells: it has none now, or another one."""
+        gone = self.unready | {
+            one.node or one.name for one, _ in self.said if one.kind == "node" and one.what == "lost"
+        }
+        went = {one.name for one, _ in self.said if one.kind == "pod" and one.what in ("tainted", "lost")}
+        return any(
+            name in pods and pods[name].node not in gone and self.of_job(name, pods[name].space) for name in went
+        )
 
     def of_job(self, name: str, space: str) -> bool:
         """Pods of one job are called alike, but for their numbers and parts. Where nothing tells the job's pods, all

@@ -18,9 +18,12 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
 from probes.diagnosis.times import STEP_S, apart, local
 
-LEAST, OF_EACH = 5, 3  # lines of steps of all ranks, of one; fewer tell no pace. Judgement
+LEAST = 5  # lines of steps, of all ranks; fewer tell no pace. Judgement
+# What `tail -3` shows of one: they tell a pace where the time of a step, as printed, says the same.
+LEAST_TOLD, ALIKE = 3, 1.5
 GAPS = 3.0  # judgement: a step may be late, and somebody who looks is not quicker than that
 SHORT_S = 60.0  # judgement: what a log keeps back before it is written
+HELD = 40  # lines; as above, of one that writes several a second
 PAST_S = 1800.0  # judgement: the log was fetched at most so long after the look; more may be another zone
 DAY_S = 86_400.0
 SLOWER = 1.3  # judgement: steps of one job differ by a few percent
@@ -51,7 +54,7 @@ def pace(evidence: Evidence) -> Pace | None:
 
 def _pace(said: Said, lines: int) -> Pace | None:
     event = said[0]
-    if event.count < OF_EACH or lines < LEAST or event.seq is None:
+    if event.count < LEAST_TOLD or event.seq is None:
         return None
     if event.at is not None and event.last_at is not None and event.clock == "utc":
         first, last, utc = event.at, event.last_at, True
@@ -61,7 +64,14 @@ def _pace(said: Said, lines: int) -> Pace | None:
             return None
         first, last, utc = begin, end, False
     gap = (last - first) / (event.count - 1)
-    return Pace(said, last, utc, gap) if gap > 0 else None
+    enough = lines >= LEAST or _as_told(event, gap)
+    return Pace(said, last, utc, gap) if gap > 0 and enough else None
+
+
+def _as_told(event: LogEvent, gap: float) -> bool:
+    """Whether lines come as the log says that steps take; loggers that write every so many come more seldom."""
+    took = event.more.get("step_ms")
+    return isinstance(took, int) and took / 1000 < ALIKE * gap and gap < max(SHORT_S, ALIKE * took / 1000)
 
 
 def steps_to_the_look(evidence: Evidence) -> tuple[Reason, ...]:
@@ -70,7 +80,7 @@ def steps_to_the_look(evidence: Evidence) -> tuple[Reason, ...]:
     if told is None or _slower(told.said[0]) or not _outlived(evidence, told):
         return ()
     late = [late for seen in evidence.of("evidence.looked") if (late := _late(seen.facts, told)) is not None]
-    if not late or max(late) > max(SHORT_S, GAPS * told.gap_s):
+    if not late or max(late) > _slack(told):
         return ()
     says = f"steps go on every {told.gap_s:.0f} s up to the last look at the nodes" if max(late) > 0 else (
         f"steps go on every {told.gap_s:.0f} s past the last look at the nodes"
@@ -78,11 +88,16 @@ def steps_to_the_look(evidence: Evidence) -> tuple[Reason, ...]:
     return (quoted(*told.said, says),)
 
 
+def _slack(told: Pace) -> float:
+    """How long the newest step may be past where the job goes on."""
+    return max(GAPS * told.gap_s, min(SHORT_S, HELD * told.gap_s))
+
+
 def in_one_zone(evidence: Evidence) -> bool:
     """Whether the newest step fits the last look at the nodes: then their clocks and the log are of one zone."""
     told = pace(evidence)
     late = [late for seen in evidence.of("evidence.looked") if told and (late := _late(seen.facts, told)) is not None]
-    return bool(told is not None and late and max(late) <= max(SHORT_S, GAPS * told.gap_s))
+    return bool(told is not None and late and max(late) <= _slack(told))
 
 
 def _slower(event: LogEvent) -> bool:

@@ -25,9 +25,9 @@ _FORMS = (".txt", ".log", ".json", ".out", ".err", ".stderr", ".stdout", ".pickl
     ".bz2", ".xz", ".bin", ".dat", ".raw")  # fmt: skip
 _NO_RANK = re.compile(
     r"(?:^|[^a-z])(?:slurm|job|jobid|pid|attempt|node|host|gpu|step|epoch|iter)[_.-]?\d"
-    r"|_-{1,2}[a-z][a-z-]{0,20}_\d{1,9}$",
+    r"|_-{1,2}[a-z][a-z-]{0,20}_\d{1,9}(?:\.\d{1,3})?$",
     re.I,
-)  # the value of an option of the command that is the name
+)  # the value of an option of the command that is the name, and which run of it in one session
 _LOCAL = re.compile(r"\d{1,4}")
 
 

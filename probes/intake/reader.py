@@ -13,7 +13,7 @@ from probes import catalog
 from probes.catalog._cluster_facts import Cluster
 from probes.catalog.ranks.process_extract import Extract, environments_in, extracts_of, ps_rows, variables_in
 from probes.catalog.ranks.process_lines import extracts_told
-from probes.catalog.stacks.text import faulthandler, stacks_of
+from probes.catalog.stacks.text import FAULT_THREAD, faulthandler, stacks_of
 from probes.core import Capture, ParseError, Reading
 from probes.intake.brought import Brought, NodeFile, ProcessFile, StackFile
 from probes.intake.by_rank import marked
@@ -167,7 +167,7 @@ class Reader:
         log = log_file(item, text, sure=known.kind == "log")
         if log is not None:
             self.brought.logs.append(log)
-            if "(most recent call first):" in text:
+            if FAULT_THREAD.search(text):
                 self._stacks_in_log(item, text[:TEXT_BYTES])
             return True
         if tables:
@@ -181,7 +181,7 @@ class Reader:
 
     def _stacks_in_log(self, item: Item, text: str) -> None:
         """What faulthandler wrote into a log: of the rank that is marked on each line, or of the log's own."""
-        ranks = {rank: rows for rank, rows in marked(text).items() if "(most recent call first):" in rows}
+        ranks = {rank: rows for rank, rows in marked(text).items() if FAULT_THREAD.search(rows)}
         for rank, rows in ranks.items():
             inside = item.inside.parent / stem(item.name) / f"rank{rank}.txt"
             self.brought.stacks.append(StackFile(f"{item.ref}: rank {rank}", inside, -1, (faulthandler(rows),)))

@@ -64,6 +64,8 @@ class NetLink:
     buffer_bytes: tuple[int, ...] | None = None
     class_of: tuple[int, ...] | None = None  # the traffic class of each priority
     class_share: tuple[int, ...] | None = None  # percent of the bandwidth that each class is promised
+    off: bool = False  # somebody switched it off
+    carried: bool = False  # bytes came in by it since it is there; `ip -s`
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class Socket:
     backoff: int = 0  # how often the time before the next try was doubled
     retransmits: int = 0  # since it was opened
     acked: int | None = None  # bytes
+    tries: int = 0  # of what it sends now that got no answer, or to have room for it; `ss -o`
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _HEADING = re.compile(
 )
 _SPY_THREAD = re.compile(r'Thread (0[xX][0-9a-fA-F]{1,16}|\d{1,20}) \(([a-z+]{1,20})\)(?:: "(.{0,200})")?')
 SPY_MAIN = re.compile(r'^Thread (?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}) \([a-z+]{1,20}\): "MainThread"$', re.M)
-_FAULT_THREAD = re.compile(
+FAULT_THREAD = re.compile(
     r"(?:Current thread|Thread) 0x([0-9a-fA-F]{1,16}) (?:\[(.{0,64})\] )?\(most recent call first\):"
 )
 _FAULT_FRAME = re.compile(r'  File "(.{1,1000})", line (\d{1,9}|\?{3}) in (.{1,400})')
@@ -170,7 +170,7 @@ def faulthandler(text: str) -> ProcessStack:
     threads: list[tuple[re.Match[str], list[Frame]]] = []
     inside = False
     for line in lines_of(text):
-        head, frame = _FAULT_THREAD.search(line), _FAULT_FRAME.search(line)
+        head, frame = FAULT_THREAD.search(line), _FAULT_FRAME.search(line)
         if head:
             threads.append((head, []))
             inside = True

@@ -31,7 +31,8 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             yield _dropped(seen.node or _to(evidence, dropping), seen.ref, dropping, failed, ports)
     for seen, sockets in sockets_of(evidence):
         sending = [one for one in sockets if one.state == "SYN-SENT"]
-        mine = bool(sending) and not failed and _listened_to(evidence, seen.node, sending)
+        # One that waits may be caught in its first moment, but not where ranks gave up for want of an answer.
+        mine = bool(sending) and _listened_to(evidence, seen.node, sending, 1 if failed else 2)
         if sending and (failed or mine):
             peers = ", ".join(sorted({one.peer for one in sending})[:4])
             where = frozenset({seen.node} if seen.node else ())
@@ -44,14 +45,14 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
             )  # fmt: skip
 
 
-def _listened_to(evidence: Evidence, node: str, sending: list[Socket]) -> bool:
-    """Whether several connections wait for one port at which another node listens."""
+def _listened_to(evidence: Evidence, node: str, sending: list[Socket], least: int) -> bool:
+    """Whether so many connections wait for one port at which another node listens."""
     ports = Counter(one.peer.rpartition(":")[2] for one in sending)
     listens = {
         one.local.rpartition(":")[2] for seen, sockets in sockets_of(evidence) if seen.node != node
         for one in sockets if one.state == "LISTEN"
     }  # fmt: skip
-    return any(count > 1 and port in listens for port, count in ports.items())
+    return any(count >= least and port in listens for port, count in ports.items())
 
 
 def _to(evidence: Evidence, rules: list[FilterRule]) -> str:

@@ -47,12 +47,14 @@ def share(view: PortView, like: float | None = None) -> float | None:
 def busy_share(view: PortView, like: float | None = None) -> float | None:
     """Part of the time in which it had something to send that it waited, 0 to 1, of two looks whose time, or of a port
     whose rate nobody told; None where both are known, or it waited too little to tell."""
-    wait, sent = view.changes.get(WAIT), view.changes.get("port_xmit_data")
+    wait, sent, word = view.changes.get(WAIT), view.changes.get("port_xmit_data"), WORD
+    if sent is None:  # exporters give bytes
+        sent, word = view.changes.get("port_xmit_bytes"), 1
     if wait is not None and wait.seconds and (view.rate_gbps or like or (share(view) or 0.0) <= SOME):
         return None
     if wait is None or sent is None or not wait.delta or sent.delta is None or wait.delta < LONG_WAIT:
         return None
-    return wait.delta * BYTES / (wait.delta * BYTES + sent.delta * WORD)
+    return wait.delta * BYTES / (wait.delta * BYTES + sent.delta * word)
 
 
 def pause_share(view: PortView, names: tuple[str, ...]) -> float:

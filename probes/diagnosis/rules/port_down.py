@@ -11,11 +11,13 @@ from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.interfaces import NOT_TRAINING, training_interfaces
 from probes.diagnosis.job import quoted
 from probes.diagnosis.ports import PortView
+from probes.diagnosis.sockets import sockets_of
 from probes.diagnosis.times import apart, local, times_of
 
 CAUSE = "ib.link_down"
 BOOT_S = 600.0  # judgement, as for findings of kernel logs
 SOON_S = 2400.0  # judgement: torch's usual 10 minutes, or the 30 that some set, until a rank complains
+TRIES = 3  # judgement: TCP repeats a lost packet or two at once, and not more often
 DATA = ("port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets")
 
 
@@ -29,6 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     yield from _unlike_others(evidence)
     yield from _by_kernel(evidence)
     yield from _interfaces(evidence)
+    yield from _unanswered(evidence)
 
 
 def _unlike_others(evidence: Evidence) -> Iterator[Hypothesis]:
@@ -144,6 +147,39 @@ def _interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
             (Reason(f"{name} has no carrier", ref),),
             ("interface_down" if name in used else "interface_down_elsewhere",),
             would_change=(f"ethtool {name}: link detected",),
+            nodes=frozenset({node}),
+        )
+
+
+def _unanswered(evidence: Evidence) -> Iterator[Hypothesis]:
+    """An interface that has carried data has no link, and connections of its node, or to it, get no answer. Of two
+    that face each other the one that somebody switched off is at fault."""
+    stuck = [
+        (seen, one)
+        for seen, sockets in sockets_of(evidence)
+        for one in sockets
+        if one.state == "ESTAB" and one.send_queue and one.tries >= TRIES
+    ]
+    lost = [
+        (node, link, ref)
+        for (node, _), (link, ref) in evidence.ports.links.items()
+        if link.up is False and link.carried and not link.name.startswith(NOT_TRAINING)
+        and any(seen.node == node for seen, _ in stuck)
+    ]  # fmt: skip
+    lost = [one for one in lost if one[1].off] or lost
+    for node, link, ref in lost if len(lost) == 1 else ():
+        seen, one = next(item for item in stuck if item[0].node == node)
+        why = "is switched off" if link.off else "has no carrier"
+        yield Hypothesis(
+            CAUSE,
+            {"node": node, "device": link.name} if node else {"device": link.name},
+            f"{link.name} on {node or 'a node'} {why}, and what was connected by it gets no answer",
+            (
+                Reason(f"{link.name} {why}, though data came in by it before", ref),
+                Reason(f"{one.local} sent {one.send_queue:,} bytes to {one.peer} {one.tries} times in vain", seen.ref),
+            ),
+            ("interface_lost",),
+            would_change=(f"ip link show {link.name}: LOWER_UP",),
             nodes=frozenset({node}),
         )
 

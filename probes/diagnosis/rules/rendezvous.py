@@ -44,7 +44,9 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     unknown = [one for one in said if one[0].name == "cannot be retrieved"]
     errors = [one for one in said if one[0].name.endswith("Error") and not one[0].name.startswith(HARMLESS)]
     missing = [one for one in said if one[0].name == "members missing"]
-    if missing:
+    if missing and (silent := _silent(missing, unreachable)):
+        yield _no_answer(evidence, [*silent, missing[0]], "store_up_no_answer")
+    elif missing:
         event = missing[0][0]
         says = f"{event.more.get('joined')} of {event.more.get('world')} members came in time"
         yield _failed(evidence, missing, says, set(), "members_missing")
@@ -74,23 +76,37 @@ def _came_further(evidence: Evidence) -> bool:
     return any(True for _ in evidence.job.said("nccl_init_done", "progress", "watchdog_timeout", "nccl_call"))
 
 
+def _silent(missing: list[Said], unreachable: list[Said]) -> list[Said]:
+    """Who got no answer of a store that was there: who held it waited for them to the end, and refused nobody."""
+    held = any("clients joined" in one[0].text for one in missing)
+    gave_up = [one for one in unreachable if one[0].name == "timed out"]
+    refused = any(one[0].code in REFUSED for one in unreachable)
+    return gave_up if held and gave_up and not refused else []
+
+
 def _unreachable(evidence: Evidence, said: list[Said]) -> Iterator[Hypothesis]:
     """The client tries until its limit, also where it is refused: that it timed out does not tell why. The warnings
     before do, by their error number."""
     codes = {one[0].code for one in said}
-    nodes = {node_at(evidence, one[0].peer) for one in said} - {""}
     where = said[0][0].peer
     no_way = bool(codes & set(NO_ROUTE))
     if codes & set(REFUSED) or not (no_way or codes & set(TIMED_OUT)):
         signal = "store_refused" if codes & set(REFUSED) else "store_unreachable"
+        nodes = {node_at(evidence, one[0].peer) for one in said} - {""}
         yield _failed(evidence, said, f"nobody answers at the store {where}", nodes, signal)
         return
-    yield Hypothesis(
+    yield _no_answer(evidence, said, "connection_no_route" if no_way else "store_timed_out")
+
+
+def _no_answer(evidence: Evidence, said: list[Said], signal: str) -> Hypothesis:
+    nodes = {node_at(evidence, one[0].peer) for one in said} - {""}
+    why = "there is no route" if signal == "connection_no_route" else "it does not answer"
+    return Hypothesis(
         BLOCKED,
         whom(nodes),
-        f"The store at {where} cannot be reached: {'there is no route' if no_way else 'it does not answer'}",
-        tuple(quoted(*one) for one in said[:3]),
-        ("connection_no_route" if no_way else "store_timed_out",),
+        f"The store at {said[0][0].peer} cannot be reached: {why}",
+        tuple(quoted(*one) for one in (*said[:2], *said[2:][-1:])),
+        (signal,),
         would_change=("a connection to that address and port, from the same node, that succeeds",),
         ranks=everyone(evidence),
         nodes=frozenset(nodes | {node_of(evidence, one) for one in said}),

@@ -52,6 +52,7 @@ DEVICE_KEYS = ("hca", "dev", "device", "iface", "interface", "ifname", "netdev",
 PORT_KEYS = ("port", "portnum", "port_num", "port_number")
 SWITCH_KEYS = ("switch", "leaf", "sw")
 TIME_KEYS = ("time", "timestamp", "ts", "date", "at", "when", "datetime", "_time", "collected_at")
+FEWEST_RATES, FALLS = 6, 5  # points; one of so many is lower than the one before. A reset is one fall. Judgement
 KEYS = (*HOST_KEYS, *DEVICE_KEYS, *PORT_KEYS, *SWITCH_KEYS, *TIME_KEYS)
 
 
@@ -123,6 +124,20 @@ class Looks:
         if where.rate is not None:
             self._rates[where.key()] = where.rate
         self.count += 2
+
+    def series(self, where: Where, name: str, points: list[tuple[float | None, float]]) -> None:
+        """A counter over time: its first and last value. What falls again and again is how fast one rises, a second:
+        its latest third counts."""
+        falls = sum(later < sooner for (_, sooner), (_, later) in zip(points, points[1:], strict=False))
+        first, last = points[0][0], points[-1][0]
+        if len(points) >= FEWEST_RATES and falls * FALLS >= len(points) and first is not None and last is not None:
+            late = [value for _, value in points[-(len(points) // 3) :]]
+            seconds = last - first
+            if seconds > 0:
+                self.rose(replace(where, at=last), name, int(sum(late) / len(late) * seconds), seconds)
+            return
+        for at, value in dict.fromkeys((points[0], points[-1])) if len(points) > 1 else points:
+            self.put(replace(where, at=at), name, int(value))
 
     def sets(self, interval: float | None = None) -> tuple[CounterSet, ...]:
         """All looks in their order. `interval`: what the text says lies between two, where they have no times. Where

@@ -13,19 +13,24 @@ import csv
 import re
 from dataclasses import replace
 
-from probes.catalog.network.net_facts import Counters
+from probes.catalog.network.net_facts import Counters, CounterSet
 from probes.core import lines_of
 from probes.intake.names import is_host
 from probes.intake.tools import Tool
 from probes.intake.tools._text import mentions, refuse
-from probes.intake.tools.network._counter_names import canonical
+from probes.intake.tools.network._counter_names import canonical, short
 from probes.intake.tools.network._counter_sets import KEYS, Looks, Where, device, told
 from probes.intake.tools.network.perfquery import quiet
 from probes.intake.when import moment_in
 
 _VALUE = re.compile(r"\d{1,20}(?:\.\d{1,6})?")
 _LABEL = re.compile(r"(\w{1,40})[=:] ?\"{0,2}([^\",;}]{1,120})")
-_QUICK = ("mlx", "bnxt_re", "roce", "ibp", "rdmap", "hfi1", "irdma", "swp", "eth", "ens", "enp")
+ADAPTERS = ("mlx", "bnxt_re", "roce", "ibp", "rdmap", "hfi1", "irdma")
+_QUICK = (*ADAPTERS, "swp", "eth", "ens", "enp")
+# Of a port of an adapter; heads of other columns use these words for other things.
+_IN_NAMES = dict.fromkeys(("tx_bytes", "xmit_bytes", "transmit_bytes", "transmitted_bytes"), "port_xmit_bytes")
+_INCREASE = re.compile(r"(?:^|[_.-])(?:increase|delta|diff)[_.-]?(?:(\d{1,4})([smhd]))?")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 UNNAMED = "counter"  # until the file's name tells which
 MOST_ROWS, MOST_COLUMNS = 200_000, 4_096
 
@@ -35,7 +40,7 @@ def fits(head: str, name: str) -> bool:
     if not mentions(first[:20_000], _QUICK):
         return False
     columns = _columns(first)
-    known = any(counter for _, counter in columns.values()) or bool(_of_name(name))
+    known = any(counter for _, counter in columns.values()) or bool(of_name(name))
     return known and len(columns) > 1 and len(_rows(head[:65_536])) > 1
 
 
@@ -45,8 +50,9 @@ def read(text: str) -> Counters:
     looks = Looks()
     for place, (where, counter) in columns.items():
         values = [row for row in rows if place < len(row) and _VALUE.fullmatch(row[place])]
-        for row in (values[0], values[-1]) if len(values) > 1 else ():
-            looks.put(replace(where, at=_time(row[0])), counter or UNNAMED, int(float(row[place])))
+        if len(values) > 1:
+            points = [(_time(row[0]), float(row[place])) for row in values]
+            looks.series(where, counter or UNNAMED, points)
     sets = looks.sets()
     if not sets:
         raise refuse("columns of ports with a counter each", text)
@@ -93,21 +99,40 @@ def _time(cell: str) -> float | None:
     return moment_in(cell)
 
 
-def _of_name(name: str) -> str:
-    """The counter that a file is called by: link_downed.csv, port_xmit_wait-2026-11-30.csv."""
-    words = re.split(r"[.\s-]{1,8}", name.rpartition("/")[2])
-    return next((counter for word in words if (counter := canonical(word.strip("_")))), "")
+def of_name(name: str) -> str:
+    """The counter that a file is called by: link_downed.csv, port_xmit_wait-11-30.csv, prom_xmit_wait_rate.json."""
+    for word in re.split(r"[.\s-]{1,8}", name.rpartition("/")[2][-120:]):
+        parts = [part for part in word.split("_") if part][:12]
+        spans = [(first, last) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1)]
+        for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
+            part = "_".join(parts[first:last])
+            if counter := _IN_NAMES.get(part) or short(part):
+                return counter
+    return ""
 
 
 def named(facts: Counters, path: str) -> Counters:
-    counter = _of_name(path)
-    return Counters(
-        tuple(
-            replace(one, counters={counter if key == UNNAMED else key: value for key, value in one.counters.items()})
-            if counter else one
-            for one in facts.sets
-        )
-    )  # fmt: skip
+    counter = of_name(path)
+    if not counter:
+        return facts
+    sets = [
+        replace(one, counters={counter if key == UNNAMED else key: value for key, value in one.counters.items()})
+        for one in facts.sets
+    ]
+    if not (told := _INCREASE.search(path.rpartition("/")[2])) or any(
+        UNNAMED not in one.counters for one in facts.sets
+    ):
+        return Counters(tuple(sets))
+    # How far it rose within the time before each look: the last says it all.
+    seconds = float(told[1]) * _SECONDS[told[2]] if told[1] else None
+    last = {(one.node, one.kind, one.name, one.port): one for one in sets}
+    return Counters(tuple(look for one in last.values() for look in _from_nothing(one, seconds)))
+
+
+def _from_nothing(one: CounterSet, seconds: float | None) -> tuple[CounterSet, CounterSet]:
+    at = one.at - seconds if one.at is not None and seconds else None
+    before = replace(one, counters=dict.fromkeys(one.counters, 0), at=at)
+    return before, one if seconds else replace(one, at=None)
 
 
 TOOL = Tool("counters in columns", "ib.counters", fits, read, quiet, named=named)

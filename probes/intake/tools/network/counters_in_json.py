@@ -11,10 +11,11 @@ from typing import Any
 from probes.catalog.network.net_facts import Counters
 from probes.intake.names import looks_like_a_node
 from probes.intake.tools import Tool
-from probes.intake.tools._text import refuse
+from probes.intake.tools._text import mentions, refuse
 from probes.intake.tools.network import rdma_statistic
 from probes.intake.tools.network._counter_names import canonical
 from probes.intake.tools.network._counter_sets import KEYS, TIME_KEYS, Looks, Where, device, is_switch, told
+from probes.intake.tools.network.counters_in_columns import ADAPTERS, UNNAMED, named, of_name
 from probes.intake.tools.network.perfquery import quiet
 from probes.intake.when import moment_in
 
@@ -22,12 +23,15 @@ DEEPEST, MOST_NODES = 12, 400_000
 _NUMBER = re.compile(r"\d{1,24}(?:\.\d{1,9})?(?:[eE]\+?\d{1,2})?")
 _KEY = re.compile(r"\"([A-Za-z]\w{3,79})\"\s{0,4}:\s{0,4}[\"\[{]?\d")
 _DATADOG = re.compile(r"\"metric\"\s{0,4}:\s{0,4}\"([\w.]{4,100})\"")
+_SERIES = re.compile(r"\"resultType\"\s{0,4}:\s{0,4}\"(?:matrix|vector)\"")
 _METRIC = re.compile(r"\"__name__\"\s{0,4}:\s{0,4}\"(\w{4,100})\"")
 
 
 def fits(head: str, name: str) -> bool:
     if head.lstrip()[:1] not in ("[", "{") or rdma_statistic.fits(head, name):
         return False
+    if _SERIES.search(head[:65_536]) and '"__name__"' not in head[:65_536]:
+        return bool(of_name(name)) and mentions(head[:4096], ADAPTERS)
     keys = [one for pattern in (_KEY, _METRIC) for one in pattern.findall(head[:65_536])[:4000]]
     keys += [one.rpartition("infiniband.")[2].removesuffix(".count") for one in _DATADOG.findall(head[:65_536])[:4000]]
     return sum(bool(canonical(key)) for key in keys) > 1
@@ -124,12 +128,16 @@ class _Reader:
         counter = canonical(labels.get("__name__", ""))
         for key, value in labels.items():
             where = told(key, value, where) if key in KEYS else where
+        if not counter and "__name__" not in labels and where.kind == "hca":
+            counter = UNNAMED  # rate(...) of a counter keeps its labels, and not its name
         points = said["values"] if isinstance(said.get("values"), list) else [said.get("value")]
-        ends = points if len(points) < 3 else [points[0], points[-1]]
-        for point in ends:
-            if counter and isinstance(point, list) and len(point) == 2 and (size := _size(point[1])) is not None:
-                at = float(point[0]) if isinstance(point[0], (int, float)) else None
-                self.looks.put(replace(where, at=at), counter, size)
+        found = [
+            (float(point[0]) if isinstance(point[0], (int, float)) else None, float(size))
+            for point in points[:100_000]
+            if isinstance(point, list) and len(point) == 2 and (size := _size(point[1])) is not None
+        ]
+        if counter and found:
+            self.looks.series(where, counter, found)
 
 
 def _size(value: Any) -> int | None:
@@ -156,4 +164,4 @@ def _of_key(key: str, where: Where) -> Where:
     return replace(where, node=key) if is_host else where
 
 
-TOOL = Tool("counters in JSON", "ib.counters", fits, read, quiet)
+TOOL = Tool("counters in JSON", "ib.counters", fits, read, quiet, named=named)

@@ -23,6 +23,7 @@ _BRIEF = re.compile(
     r"^([\w.@:-]{1,60})\s{1,40}(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|NOTPRESENT|TESTING)"
     r"(?:\s{1,40}([0-9a-fA-F:./ ]{2,400}?))?(?:\s{1,8}<([A-Z_,0-9-]{0,200})>)?\s{0,8}$"
 )
+_RECEIVED = re.compile(r"^\s{1,12}RX: {1,8}bytes\s")  # of `ip -s`
 _SPEED = re.compile(r"^\s{0,12}(?:Speed: )?(\d{2,7})\s?Mb/s\s{0,4}$")
 
 
@@ -59,8 +60,12 @@ def read(text: str) -> Links:
         return Links((NetLink("", mtu=int(bare[1])),))
     found: list[dict[str, Any]] = []
     speeds: list[float] = []
+    counts = ""  # below the heads of counters: those of what came in
     for line in lines_of(text, 600):
-        if (head := _LINK.match(line)) or (head := _IFCONFIG.match(line)):
+        received, counts = counts, line if _RECEIVED.match(line) else ""
+        if received and found and (values := line.split()):
+            found[-1]["carried"] = values[0].isdecimal() and int(values[0]) > 0
+        elif (head := _LINK.match(line)) or (head := _IFCONFIG.match(line)):
             rest = head[4] if head.re is _LINK else ""
             flags = head[2].split(",")
             up = (("LOWER_UP" if head.re is _LINK else "RUNNING") in flags) if head[2] else None
@@ -68,6 +73,7 @@ def read(text: str) -> Links:
             master = rest.partition(" master ")[2].partition(" ")[0]
             found.append({"name": name, "up": up, "mtu": int(head[3]), "addresses": [], "kind": "", "master": master})
             found[-1] |= {"tunnel": tunnel_of(name), "in_container": "@if" in head[1]}
+            found[-1]["off"] = head.re is _LINK and "UP" not in flags
         elif row := _ROW.match(line):
             up = "R" in row[3]
             found.append({"name": row[1], "up": up, "mtu": int(row[2]), "addresses": [], "kind": "", "master": ""})

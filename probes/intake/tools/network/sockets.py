@@ -25,6 +25,7 @@ _STATELESS = re.compile(  # the state was asked for, so there is no column of it
 _ASKED = re.compile(r"(?<![a-z])state[_ =]{1,2}(syn-sent|established|listening|time-wait|close-wait)(?![a-z])", re.I)
 _DETAIL = re.compile(r"(?<![\w])(mss|backoff|bytes_acked):(\d{1,15})(?!\d)")
 _AGAIN = re.compile(r" retrans:\d{1,9}/(\d{1,9})")
+_TIMER = re.compile(r"timer:\((?:on|persist),[\w.]{1,16},(\d{1,4})\)")
 _STATES = {"ESTABLISHED": "ESTAB", "SYN_SENT": "SYN-SENT", "SYN_RECV": "SYN-RECV", "CLOSE_WAIT": "CLOSE-WAIT",
     "TIME_WAIT": "TIME-WAIT"}  # fmt: skip
 
@@ -71,6 +72,8 @@ def named(facts: Settings, path: str) -> Settings:
 
 def _detailed(socket: Socket, line: str) -> Socket:
     """What ss -i tells of it, in the same line with -O, else in the next one."""
+    if timer := _TIMER.search(line):
+        socket = replace(socket, tries=int(timer[1]), probes_window="timer:(persist" in line)
     told = {key: int(value) for key, value in _DETAIL.findall(line)}
     if not told:
         return socket

@@ -39,6 +39,14 @@ _MARKED = re.compile(
     r"|\s{0,8}(?:Timestamp|Local time|Universal time|Current time)\s{0,40}:)(?P<rest>.{0,160})"
 )
 _UP = re.compile(r"(?:top - |[A-Za-z][\w.-]{0,62}: )?\s{0,4}(?P<clock>\d\d:\d\d:\d\d) up\s")
+# A message of a chat, whose text quotes what its writer saw: `ann 06:30: is that us?`, `[06:30] ann: `, `ann  6:30 AM`.
+# A log's lines have seconds.
+_CHAT = re.compile(
+    r"(?:[A-Za-z@][A-Za-z_.-]{1,24}(?: [A-Z][A-Za-z_.-]{1,24})? {1,2}"
+    r"\[?(?P<clock>\d{1,2}:\d\d)(?: (?P<half>[AP]M))?\]?(?::(?= [A-Za-z*`])|$)"
+    r"|[\[(](?P<clock2>\d{1,2}:\d\d)(?: (?P<half2>[AP]M))?[\])] "
+    r"<?@?[A-Za-z][\w.-]{1,24}(?: [A-Z][\w.-]{1,24})?[>:] )"
+)
 _ROW = re.compile(r"(?P<date>20\d\d/\d\d/\d\d) (?P<clock>\d\d:\d\d:\d\d)\.\d{3}, ")  # nvidia-smi's own column
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -74,6 +82,9 @@ def looks(text: str) -> Looked | None:
 def _of(line: str) -> tuple[float, str] | None:
     if found := _UP.match(line):
         return _seconds(found["clock"]), "of_day"
+    if found := _CHAT.match(line):
+        hours, _, minutes = (found["clock"] or found["clock2"]).partition(":")
+        return _seconds(f"{_hour(hours, found['half'] or found['half2'])}:{minutes}:00"), "of_day"
     if found := _ROW.match(line):
         return _moment(found["date"].replace("/", "-"), found["clock"], "")
     if marked := _MARKED.match(line):
@@ -98,9 +109,12 @@ def _of_words(found: re.Match[str]) -> tuple[float, str] | None:
     if month not in _MONTHS or year is None:
         return None
     hour, _, rest = found["clock"].partition(":")
-    if found["half"]:
-        hour = str(int(hour) % 12 + (12 if found["half"] == "PM" else 0))
+    hour = _hour(hour, found["half"])
     return _moment(f"{year}-{_MONTHS.index(month) + 1:02d}-{int(day):02d}", f"{hour}:{rest}", found["zone"] or "")
+
+
+def _hour(hour: str, half: str | None) -> str:
+    return str(int(hour) % 12 + (12 if half == "PM" else 0)) if half else hour
 
 
 def _moment(date: str, clock: str, zone: str) -> tuple[float, str] | None:
