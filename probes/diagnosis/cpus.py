@@ -21,8 +21,8 @@ from probes.diagnosis.quotas import together
 from probes.diagnosis.runners import Runner as Runner
 from probes.diagnosis.runners import count
 
-JOB = ("python", "pt_", "torchrun", "ray::", "deepspeed", "accelerate")
-TORCH = ("pt_", "torchrun", "nccl ")  # names that only torch and NCCL give
+JOB = ("python", "pt_", "gloo_", "torchrun", "ray::", "deepspeed", "accelerate")
+TORCH = ("pt_", "gloo_", "torchrun", "nccl ")  # names that only torch and NCCL give
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
 SLEEPY = ("watchdog/", "kworker", "ksoftirqd", "migration/", "rcu_", "kswapd", "swapper", "irq/",
     "top", "ps", "pidstat", "mpstat")  # fmt: skip

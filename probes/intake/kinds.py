@@ -18,6 +18,7 @@ from probes.catalog.stacks.native import is_native
 from probes.catalog.stacks.text import SPY_MAIN
 from probes.core import clean, lines_of, without_escapes
 from probes.intake.by_rank import marked
+from probes.intake.chats import is_chat
 from probes.intake.container_tables import is_table
 from probes.intake.exported_logs import lines_in, lines_of_rows
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
@@ -232,6 +233,8 @@ def _looks(head: str) -> bool:
 
 def _json(body: str, name: str) -> Known | Other:
     head = body[:HEAD]
+    if is_chat(head):
+        return Other(UNKNOWN_JSON)  # as it stands; what it quotes is looked at
     if '"nccl_version"' not in head and '"entries"' not in head and (exported := lines_in(body)):
         return Known("perhaps a log", exported)
     if '"OOMKilled"' in head:  # docker inspect, kubectl get pod -o json
