@@ -149,7 +149,8 @@ def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
         _load(of(seen.node), seen, seen.facts)
     for seen in evidence.of("host.settings"):
         here, facts = of(seen.node), seen.facts
-        here.cpus = facts.cpus or here.cpus
+        if facts.cpus and not (here.cpus and here.cpus < facts.cpus):
+            here.cpus = facts.cpus  # nproc says OMP_NUM_THREADS where that is set; what tools of the load count is so
         if facts.env:
             here.env = (here.env or {}) | dict(facts.env)
         for owner, env in facts.envs.items():

@@ -80,15 +80,18 @@ def steps_past_what_is_told(evidence: Evidence) -> tuple[Reason, ...]:
     told = pace(evidence)
     if told is None or told.said[0].count < MANY or _slower(told.said[0]) or not _outlived(evidence, told):
         return ()
-    stamps = [seen.facts.last for seen in evidence.of("host.kernel_log") if seen.facts is not None]
+    kernels = [seen for seen in evidence.of("host.kernel_log") if seen.facts is not None]
     told_of = QUIET - {"clock_wrong"}
-    stamps += [_stamp(event) for event, _, _ in evidence.job.events if event.kind not in told_of]
+    others = [_stamp(event) for event, _, _ in evidence.job.events if event.kind not in told_of]
+    if not others and not any(seen.findings or seen.facts.notices for seen in kernels):
+        return ()  # of nothing that it may have outlived
+    stamps = [*(seen.facts.last for seen in kernels), *others]
     ends = [local(stamp) for stamp in stamps]
     least = max(PAST_S, GAPS * told.gap_s)
     looks = [late for seen in evidence.of("evidence.looked") if (late := _late(seen.facts, told)) is not None]
     if max(looks, default=0.0) > max(SHORT_S, GAPS * told.gap_s):
         return ()  # it made no step for some time before that look
-    if not ends or not all(end is not None and apart(told.last, end) > least for end in ends):
+    if not all(end is not None and apart(told.last, end) > least for end in ends):
         return ()
     says = f"steps go on every {told.gap_s:.0f} s for long after what the other logs tell"
     return (quoted(*told.said, says),)

@@ -46,7 +46,7 @@ def signs(
     if not signals and all(strength(one.signals) < ODD for one in found):
         if steps := steps_to_the_look(evidence):
             signals, on = ("steps_until_looked",), steps
-        elif found and (steps := steps_past_what_is_told(evidence)):
+        elif steps := steps_past_what_is_told(evidence):
             signals, on = ("steps_past_what_is_told",), steps
         if not found and (computing := _computing(evidence)):
             signals, on = (*signals, "gpus_compute"), (*on, *computing)

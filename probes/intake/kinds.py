@@ -184,6 +184,8 @@ def _of_text(text: str, name: str) -> Known | Other:
     head = text[:HEAD]
     if ("#0 " in head or "Traceback for thread " in head) and is_native(head):
         return Known("stacks", text)
+    if body[0] in "[{" and is_chat(head):
+        return Other(UNKNOWN_JSON)  # as it stands; what it quotes is looked at
     if body[0] in "[{" and not body.startswith(("{'", "[{'")):  # that is how Python prints: a log of Hugging Face
         if (tool := tool_of(body[:HEAD], name)) is not None:
             return Known("tool", body, tool=tool)
@@ -233,8 +235,6 @@ def _looks(head: str) -> bool:
 
 def _json(body: str, name: str) -> Known | Other:
     head = body[:HEAD]
-    if is_chat(head):
-        return Other(UNKNOWN_JSON)  # as it stands; what it quotes is looked at
     if '"nccl_version"' not in head and '"entries"' not in head and (exported := lines_in(body)):
         return Known("perhaps a log", exported)
     if '"OOMKilled"' in head:  # docker inspect, kubectl get pod -o json
