@@ -317,3 +317,21 @@ def test_an_extension_below_which_python_runs_again_calls_back(tmp_path: Path) -
     cause = "cpu.native_callback"
     assert shares(judged(tmp_path / "a", {"perf_rank2.txt": CHILDREN.format(ext=81.0)}))[cause] > 0.4
     assert shares(judged(tmp_path / "b", {"perf_rank2.txt": CHILDREN.format(ext=9.0)})).get(cause, 0.0) == 0
+
+
+def test_rows_of_threads_in_another_file_are_of_the_ranks_that_their_status_tells(tmp_path: Path) -> None:
+    head = (
+        "top - 10:00:00 up 1 day,  1 user,  load average: 21.00, 20.00, 9.00\n"
+        "%Cpu(s): 70.0 us, 30.0 sy,  0.0 ni,  0.0 id,  0.0 wa,  0.0 hi,  0.0 si,  0.0 st\n\n"
+        "    PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND\n"
+    )
+    row = "{:7d} ml        20   0    2.5g 400000  95000 R  {:4.1f}   1.6   0:11.96 {}\n"
+    rows = "".join(row.format(pid, 9.0, "python") for pid in (901, 902, *range(940, 980)))
+    rows += row.format(911, 5.0, "gloo_tcp_loop") + row.format(912, 5.0, "pt_gloo_runloop")
+    session = "[ml@kite-3 ~]$ nproc\n4\n"
+    for pid in (901, 902):
+        session += f"[ml@kite-3 ~]$ cat /proc/{pid}/status\nName:\tpython\nPid:\t{pid}\nThreads:\t64\n"
+        session += "Cpus_allowed_list:\t0-3\n"
+        session += f"[ml@kite-3 ~]$ tr '\\0' '\\n' < /proc/{pid}/environ\nRANK={pid - 901}\nWORLD_SIZE=2\n"
+    found = judged(tmp_path, {"top-H.txt": head + rows, "session.txt": session}).verdict.hypothesis
+    assert (found.cause, found.subject.get("node")) == ("cpu.thread_oversubscription", "kite-3")

@@ -89,6 +89,28 @@ def test_a_fault_of_minutes_before_the_newest_step_did_not_stop_the_job(tmp_path
     assert said(tmp_path, files)[0] == "none"
 
 
+OOM = "[Mon Jan  5 {at} 2026] Out of memory: Killed process 88 (node) total-vm:9kB, anon-rss:9999kB, UID:1002\n"
+STEPPED = "Jan  4 22:10:07 gn-1 chronyd[812]: System clock wrong by 7199.610233 seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "steps", "cause"),
+    [
+        ({"login-2.dmesg": OOM.format(at="09:01:00")}, log(last=59, step_s=60.0), "none"),
+        ({"boot.txt": STEPPED}, log(last=59, step_s=60.0), "none"),
+        ({"login-2.dmesg": OOM.format(at="09:40:00")}, log(last=59, step_s=60.0), "unknown"),  # not long ago
+        ({"login-2.dmesg": OOM.format(at="09:01:00")}, log(last=9, step_s=360.0), "unknown"),  # of no known pace
+        ({"login-2.dmesg": OOM.format(at="09:01:00"), "look.txt": "Mon Jan  5 11:00:00 UTC 2026\n"},
+         log(last=59, step_s=60.0), "unknown"),  # no step for an hour
+    ],
+)  # fmt: skip
+def test_what_a_job_outlived_by_many_steps_is_no_cause_and_all_is_probably_well(
+    tmp_path: Path, before: dict[str, str], steps: str, cause: str
+) -> None:
+    found, share = said(tmp_path, {**before, "train.log": steps})
+    assert found == cause and share < 0.8
+
+
 def test_the_same_fault_counts_where_no_look_tells_that_steps_go_on(tmp_path: Path) -> None:
     files = {"train.log": log(last=60), "gn-1/dmesg.txt": XID.format(at="09:09:52")}
     assert said(tmp_path, files)[0] == "gpu.memory_error"

@@ -132,6 +132,27 @@ def test_columns_of_a_panel_are_series(tmp_path: Path) -> None:
         assert (found.cause, found.subject["node"]) == (CAUSE, "w-1")
 
 
+ROWS = [("w-0", 600 * at, 2 * at) for at in range(1, 7)] + [("w-1", 600 * at, 480 * at) for at in range(1, 7)]
+PERIODS, THROTTLED = "container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        f"time,pod,{PERIODS},{THROTTLED}\n"
+        + "".join(f"2026-01-01T10:0{a // 600}:00Z,{pod},{a},{b}\n" for pod, a, b in ROWS),
+        f"Time;namespace;pod;{THROTTLED};{PERIODS}\n"
+        + "".join(f"1767261{a // 10:03d}000;ml;{pod};{b};{a}\n" for pod, a, b in ROWS),
+        "timestamp,__name__,pod,value\n"
+        + "".join(f"{a},{PERIODS},{pod},{a}\n{a},{THROTTLED},{pod},{b}\n" for pod, a, b in ROWS),
+    ],
+)
+def test_rows_of_one_moment_and_pod_are_series(tmp_path: Path, table: str) -> None:
+    found = judged(tmp_path, {"export.csv": table}).verdict.hypothesis
+    assert (found.cause, found.subject["node"]) == (CAUSE, "w-1")
+    assert not is_metrics("time,node_name,node_rank,loss\n2026-01-01T10:00:00Z,a1,0,2.1\n")
+
+
 def test_a_series_a_file_is_put_together(tmp_path: Path) -> None:
     one = '{"node": "n7", "pod": "p", "container": "train"}'
     names = {"container_cpu_cfs_periods_total": 8000, "container_cpu_cfs_throttled_periods_total": 7200}

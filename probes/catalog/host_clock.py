@@ -30,9 +30,9 @@ class Clock:
     service: str  # "chrony", "ntpd", "timesyncd" or ""
     synchronised: bool | None  # None: nothing on the node says so
     service_offset_s: float | None  # what the service believes, positive when the node is ahead of its source
-    told_at: float | None = (
-        None  # the node's own time as a tool printed it: nodes that were asked together differ by it
-    )
+    # The node's own time as a tool printed it: nodes that were asked together differ by it. Below a day where only the
+    # time of the day was printed.
+    told_at: float | None = None
 
 
 def _collect() -> Mapping[str, str]:
@@ -108,7 +108,9 @@ def service_of(parts: Mapping[str, str]) -> tuple[str, bool | None, float | None
         pairs = {key.strip(): value.strip() for key, value in lines.items()}
         if "Leap status" not in pairs:
             raise ParseError("chronyc tracking: expected a line 'Leap status', found none")
-        synchronised = pairs["Leap status"] != "Not synchronised"
+        # 127.127.1.1 is no source: with `local` in chrony.conf a node that lost all sources follows itself.
+        alone = pairs.get("Reference ID", "").startswith("7F7F01")
+        synchronised = pairs["Leap status"] != "Not synchronised" and not alone
         return "chrony", synchronised, _chrony_offset(pairs.get("System time", "")) if synchronised else None
     if ntp := parts.get("ntpq -n -c rv"):
         pairs = dict(word.strip().split("=", 1) for word in ntp.replace("\n", ",").split(",") if "=" in word)

@@ -21,8 +21,8 @@ from probes.diagnosis.quotas import together
 from probes.diagnosis.runners import Runner as Runner
 from probes.diagnosis.runners import count
 
-JOB = ("python", "pt_", "torchrun", "ray::", "deepspeed", "accelerate")
-TORCH = ("pt_", "torchrun", "nccl ")  # names that only torch and NCCL give
+JOB = ("python", "pt_", "gloo_", "torchrun", "ray::", "deepspeed", "accelerate")
+TORCH = ("pt_", "gloo_", "torchrun", "nccl ")  # names that only torch and NCCL give
 LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
 SLEEPY = ("watchdog/", "kworker", "ksoftirqd", "migration/", "rcu_", "kswapd", "swapper", "irq/",
     "top", "ps", "pidstat", "mpstat")  # fmt: skip
@@ -150,7 +150,8 @@ def cpus_of(evidence: Evidence) -> dict[str, NodeCpu]:
         _load(of(seen.node), seen, seen.facts)
     for seen in evidence.of("host.settings"):
         here, facts = of(seen.node), seen.facts
-        here.cpus = facts.cpus or here.cpus
+        if facts.cpus and not (here.cpus and here.cpus < facts.cpus):
+            here.cpus = facts.cpus  # nproc says OMP_NUM_THREADS where that is set; what tools of the load count is so
         if facts.env:
             here.env = (here.env or {}) | dict(facts.env)
         for owner, env in facts.envs.items():

@@ -18,6 +18,7 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
 from probes.diagnosis.times import STEP_S, apart, local
 
+MANY = 20  # steps; judgement: a job that goes on made them at one pace
 LEAST = 5  # lines of steps, of all ranks; fewer tell no pace. Judgement
 # What `tail -3` shows of one: they tell a pace where the time of a step, as printed, says the same.
 LEAST_TOLD, ALIKE = 3, 1.5
@@ -93,6 +94,29 @@ def _slack(told: Pace) -> float:
     return max(GAPS * told.gap_s, min(SHORT_S, HELD * told.gap_s))
 
 
+def steps_past_what_is_told(evidence: Evidence) -> tuple[Reason, ...]:
+    """Many steps of the usual length were made after the newest line of every kernel log and every event of another
+    log: the job outlived them. Whether it made another step after its last line, nobody looked."""
+    told = pace(evidence)
+    if told is None or told.said[0].count < MANY or _slower(told.said[0]) or not _outlived(evidence, told):
+        return ()
+    kernels = [seen for seen in evidence.of("host.kernel_log") if seen.facts is not None]
+    told_of = QUIET - {"clock_wrong"}
+    others = [_stamp(event) for event, _, _ in evidence.job.events if event.kind not in told_of]
+    if not others and not any(seen.findings or seen.facts.notices for seen in kernels):
+        return ()  # of nothing that it may have outlived
+    stamps = [*(seen.facts.last for seen in kernels), *others]
+    ends = [local(stamp) for stamp in stamps]
+    least = max(PAST_S, GAPS * told.gap_s)
+    looks = [late for seen in evidence.of("evidence.looked") if (late := _late(seen.facts, told)) is not None]
+    if max(looks, default=0.0) > _slack(told):
+        return ()  # it made no step for some time before that look
+    if not all(end is not None and apart(told.last, end) > least for end in ends):
+        return ()
+    says = f"steps go on every {told.gap_s:.0f} s for long after what the other logs tell"
+    return (quoted(*told.said, says),)
+
+
 def in_one_zone(evidence: Evidence) -> bool:
     """Whether the newest step fits the last look at the nodes: then their clocks and the log are of one zone."""
     told = pace(evidence)
@@ -131,8 +155,12 @@ def _before(event: LogEvent, last: float, utc: bool) -> bool:
     if utc:
         at = event.last_at if event.last_at is not None else event.after
         return at is not None and last - at > STEP_S
-    stamp = local(event.stamp or str(event.more.get("after_stamp", "")))
+    stamp = local(_stamp(event))
     return stamp is not None and apart(last, stamp) > STEP_S
+
+
+def _stamp(event: LogEvent) -> str:
+    return event.stamp or str(event.more.get("after_stamp", ""))
 
 
 def ended_its_work(evidence: Evidence) -> tuple[Reason, ...]:

@@ -26,6 +26,7 @@ def join(here: NodeCpu, nowhere: NodeCpu) -> None:
         if there.delay == one.delay:
             there.of_wanted = one.of_wanted
         there.mask, there.args = there.mask or one.mask, there.args or one.args
+        there.user, there.ppid = there.user or one.user, there.ppid or one.ppid
         there.seen_on |= one.seen_on
         there.running = max(there.running, one.running)
     here.quotas += nowhere.quotas

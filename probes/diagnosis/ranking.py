@@ -20,7 +20,8 @@ WEAK = 50.0  # judgement: a ratio below this makes a cause no explanation of oth
 PLACES = frozenset(("node", "rank", "gpu", "bus_id", "hca", "switch"))
 CLEARLY = 5.0  # judgement: a place of which so much less speaks is not meant
 # Told by a log that often names no place -> causes which, on a node that is named, made it so.
-UNPLACED = {"gpu.app_fault": "gpu.", "fw.checkpoint_stall": "host.storage_stall"}
+UNPLACED = {"gpu.app_fault": "gpu.", "fw.checkpoint_stall": "host.storage_stall",
+    "nccl.library_fault": "host.library_mismatch"}  # fmt: skip
 MANY = 8  # judgement: what is weak at more nodes than this is said once
 
 
@@ -131,7 +132,7 @@ def _explained(one: Hypothesis, by: Hypothesis) -> bool:
     together = one.ranks & by.ranks if one.ranks and by.ranks else one.nodes & by.nodes
     made = UNPLACED.get(one.cause)
     if made and one.nodes <= {""} and by.nodes - {""} and by.cause.startswith(made):
-        together = by.nodes  # a rank that nothing places, and a node whose GPU or storage fails: it is from there
+        together = by.nodes  # a rank that nothing places is from the node whose GPU, storage or libraries fail
     if not together or _of_two_adapters(one, by):
         return False
     # An oddity takes over nothing. But where one rank is tells why that rank is late, however little it says alone.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from probes.catalog.gpu.facts import Gpu
 from probes.catalog.logs.events import QUIET
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Seen
-from probes.diagnosis.going_on import AT_THE_END, ended_its_work, steps_to_the_look
+from probes.diagnosis.going_on import AT_THE_END, ended_its_work, steps_past_what_is_told, steps_to_the_look
 from probes.diagnosis.gpus import gpu_states
 from probes.diagnosis.ranking import strength
 
@@ -46,6 +46,8 @@ def signs(
     if not signals and all(strength(one.signals) < ODD for one in found):
         if steps := steps_to_the_look(evidence):
             signals, on = ("steps_until_looked",), steps
+        elif steps := steps_past_what_is_told(evidence):
+            signals, on = ("steps_past_what_is_told",), steps
         if not found and (computing := _computing(evidence)):
             signals, on = (*signals, "gpus_compute"), (*on, *computing)
     return signals, on

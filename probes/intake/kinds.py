@@ -18,6 +18,7 @@ from probes.catalog.stacks.native import is_native
 from probes.catalog.stacks.text import SPY_MAIN
 from probes.core import clean, lines_of, without_escapes
 from probes.intake.by_rank import marked
+from probes.intake.chats import is_chat
 from probes.intake.container_tables import is_table
 from probes.intake.exported_logs import lines_in, lines_of_rows
 from probes.intake.items import HEAD, PEEK, TEXT_BYTES, Item
@@ -185,6 +186,8 @@ def _of_text(text: str, name: str) -> Known | Other:
         return Known("process", f"== {part}\n{text}")
     if ("#0 " in head or "Traceback for thread " in head) and is_native(head):
         return Known("stacks", text)
+    if body[0] in "[{" and is_chat(head):
+        return Other(UNKNOWN_JSON)  # as it stands; what it quotes is looked at
     if body[0] in "[{" and not body.startswith(("{'", "[{'")):  # that is how Python prints: a log of Hugging Face
         if (tool := tool_of(body[:HEAD], name)) is not None:
             return Known("tool", body, tool=tool)

@@ -22,6 +22,13 @@ _BESIDE = re.compile(
     re.I,
 )
 _JOB = re.compile(r"train|rank|torch|worker|master|finetun|(?:^|[-_])(?:ft|sft|dpo|ddp|llm|grpo|rlhf)(?:[-_]|$)", re.I)
+# Names of work that no training job waits for, where no container beside it is called as a job is.
+_OTHER = re.compile(
+    r"(?:^|[-_.])(?:(?:vec|elastic|mongo|influx)?db|re-?index\w*|index(?:er|ing)?|re-?build\w*|elastic\w*|opensearch|postgres\w*"
+    r"|mysql|redis|kafka|spark|flink|clickhouse|milvus|qdrant|minio|backup\w*|scan(?:ner)?|transcod\w*|ffmpeg|compil\w*"
+    r"|ci|runner|jenkins|gitlab\w*|crawl\w*|etl)(?:[-_.]|$)",
+    re.I,
+)
 _SERVICE = re.compile(r"system\.slice/([\w@.:-]{1,80})\.(?:service|scope)")
 _RUNS_JOBS = re.compile(r"slurm|docker|containerd|kubelet|cri|podman|ssh|user|run-")
 BUSY = 0.2  # of the busiest container's CPU time: what uses less is none of the ranks; judgement
@@ -82,11 +89,14 @@ def _services(containers: Mapping[str, Container]) -> Iterator[tuple[str, float]
 
 
 def _strangers(containers: Mapping[str, Container]) -> Iterator[tuple[str, float]]:
-    """What other containers use beside one that is called as a part of a training job is. One of the same pod, or
-    whose name is a path of control groups, may be the job's too."""
+    """What other containers use beside one that is called as a part of a training job is; where none is called so, one
+    whose name says that it does something else. One of the same pod, or whose name is a path of control groups, may be
+    the job's too."""
     pods = {one.pod for one in containers.values() if _JOB.search(f"{one.pod} {one.name}")}
-    for one in containers.values() if pods else ():
+    for one in containers.values():
         called = one.pod or one.name
+        if not pods and not _OTHER.search(called):
+            continue
         mine = _JOB.search(f"{one.pod} {one.name}") or (one.pod and one.pod in pods)
         if one.using is not None and "/" not in called and not mine:
             yield called, one.using

@@ -5,6 +5,7 @@
     {"metric": {"__name__": ...}, "values": [...], "timestamps": [...]}                         VictoriaMetrics, export
     container_spec_cpu_quota{pod="trainer-0"} => 400000 @[1712131260.112]                       promtool query
     Time,{pod="trainer-0"},{pod="trainer-1"}                                                    Grafana, CSV of a panel
+    time,pod,container_cpu_cfs_periods_total                                                    see metric_rows
 
 Shape    series_of(text) -> Series; `is_metrics(head)` says whether a text is of these forms
 Errors   none: a line that is no series is passed over
@@ -22,7 +23,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from probes.core import clean, lines_of
-from probes.intake import container_tables, gpu_tables
+from probes.intake import container_tables, gpu_tables, metric_rows
 from probes.intake.series import Point, Series
 
 MOST_SERIES, MOST_POINTS, LONGEST = 200_000, 2_000, 20_000
@@ -47,7 +48,7 @@ def is_metrics(head: str) -> bool:
     if body[:1] in "{[" and _JSON.search(body[:4000]):
         return '"streams"' not in body[:4000]  # lines of logs, of Loki
     first = body.partition("\n")[0]
-    if _csv_heads(first) or gpu_tables.tells(body):
+    if _csv_heads(first) or gpu_tables.tells(body) or metric_rows.tells(body):
         return True
     lines = [line for line in itertools.islice(lines_of(body, LONGEST), 60) if line.strip()]
     plain = [line for line in lines if not line.startswith("#")]
@@ -64,6 +65,8 @@ def series_of(text: str) -> list[Series]:
         return list(itertools.islice(_of_json(body), MOST_SERIES))
     if gpu_tables.tells(body):
         return gpu_tables.series(body)
+    if metric_rows.tells(body[:65_536]):
+        return metric_rows.series(body)
     if _csv_heads(body.partition("\n")[0]):
         return _of_csv(body)
     return _of_lines(body)

@@ -17,6 +17,7 @@ from probes.intake import captures, samples
 from probes.intake.brought import Brought
 from probes.intake.by_node import items_by_node, items_of_rows
 from probes.intake.chained import outputs_of
+from probes.intake.chats import chat_items
 from probes.intake.documents import quoted_items
 from probes.intake.dump_pool import DumpPool
 from probes.intake.files import Given, walk
@@ -140,6 +141,8 @@ class _Sorter(Reader):
             self.brought.pasted |= {part.inside.parent for part in parts}
             if self._all_of(parts, nested):
                 return
+        if nested < NESTED and (quoted := chat_items(item)) and self._all_of(quoted, nested):
+            return
         rows = item.name.lower().endswith((".csv", ".tsv", ".json"))
         if not rows or item.binary or not self._by_node(item, item.upto(TEXT_BYTES).decode("utf-8", "replace"), nested):
             self._unread(item, why)

@@ -25,8 +25,9 @@ _FORMS = (
     # Jan  5 09:00:00 gn-1 trainer[77]: ...
     re.compile(
         rf"(?P<month>{_MONTH}) {{1,2}}(?P<day>\d{{1,2}}) {_CLOCK} (?P<host>[A-Za-z][\w.-]{{0,62}}) "
-        # What daemons of the node say is told by their names, see _log_schedulers.
-        r"(?!(?:systemd|systemd-oomd|earlyoom|kubelet|chronyd|ntpd)\[)[A-Za-z][\w./@-]{0,48}(?:\[\d{1,9}\])?: "
+        # What daemons of the node say is told by their names, see schedulers: their lines stay whole.
+        r"(?:(?P<daemon>(?:systemd|systemd-oomd|earlyoom|kubelet|chronyd|ntpd)\[)"
+        r"|[A-Za-z][\w./@-]{0,48}(?:\[\d{1,9}\])?: )"
     ),
     # Jan  5 09:00:00 ..., as ts(1) writes it: without a host
     re.compile(
@@ -66,5 +67,6 @@ def other_time(text: str) -> Stamp | None:
             at = datetime.fromisoformat(f"{year}-{day}")
         except ValueError:
             return None
-        return Stamp(found.end(), f"{year}-{day}" if told else day, at, bool(told), parts.get("host") or "")
+        end, host = (0, "") if parts.get("daemon") else (found.end(), parts.get("host") or "")
+        return Stamp(end, f"{year}-{day}" if told else day, at, bool(told), host)
     return None

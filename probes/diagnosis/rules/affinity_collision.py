@@ -89,8 +89,14 @@ def _on(evidence: Evidence, here: NodeCpu, top: int) -> Iterator[Hypothesis]:
     queued = runnable >= QUEUE * len(cpus)
     if queued:
         because.append(Reason(f"{runnable} of them want to run at once", some[0].ref))
+    want = max(here.runnable or 0, here.load1 or 0.0)
+    # The job fills what it may use, and far more tasks want to run than find room there; others take less.
+    lined_up = busy and want >= QUEUE * len(cpus) and sum(one.cpu or 0.0 for one in here.others()) < used
+    if lined_up:
+        says = f"they use {used / 100:.1f} of these {len(cpus)} CPUs, and {want:g} tasks of the node run or wait"
+        because.append(Reason(says, here.refs.get("load1", here.refs.get("runnable", some[0].ref))))
     heaped = not used and len(job) >= QUEUE * len(cpus)  # what each uses is not told
-    held = full or queued or ((narrow or busy or heaped) and pressed)
+    held = full or queued or lined_up or ((narrow or busy or heaped) and pressed)
     signal = "masks_collide" if late else "mask_narrow" if held else "mask_narrow_unproven"
     if not decides(evidence, here):
         signal = "mask_narrow_unproven"

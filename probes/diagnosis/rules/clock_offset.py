@@ -19,6 +19,7 @@ TICKETS = ("munge", "Munge", "clock skew", "Clock skew", "Rewound credential", "
 BY_TIME = ("Rewound credential", "Clock skew too great", "Ticket not yet valid")
 DROPPED = ("keep-alive", "dead", "no heartbeat")  # names of the rendezvous' lines of a member that is lost
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(h|ms|m|s)")
+DAY_S = 86_400.0
 TIGHT_S = 2.0  # judgement: one loop over nodes prints their times within it
 TOGETHER_S = 60.0  # judgement: pdsh and clush ask many nodes within seconds, one that is slow later
 
@@ -80,12 +81,12 @@ def _off(evidence: Evidence) -> Iterator[tuple[Seen, str, bool]]:
     yield from _two(evidence, told)
     for some, unkept_only in _asked_together(evidence):
         usual = median(seen.facts.told_at for seen in some)
-        far = [seen for seen in some if abs(seen.facts.told_at - usual) > TIGHT_S]
+        far = [seen for seen in some if abs(_apart(seen.facts.told_at, usual)) > TIGHT_S]
         limit = ELASTIC_S if len(far) == 1 else TOGETHER_S
         if unkept_only and not (len(far) == 1 and far[0].node in unkept_only):
             continue
         for seen in far:
-            apart = seen.facts.told_at - usual
+            apart = _apart(seen.facts.told_at, usual)
             if abs(apart) > limit and seen.node not in told:
                 told.add(seen.node)
                 where = "ahead of" if apart > 0 else "behind"
@@ -106,7 +107,7 @@ def _two(evidence: Evidence, told: set[str]) -> Iterator[tuple[Seen, str, bool]]
         if len(some) != 2 or told & some.keys():
             continue
         first, second = some.values()
-        apart = abs(first.facts.told_at - second.facts.told_at)
+        apart = abs(_apart(first.facts.told_at, second.facts.told_at))
         if apart <= (ELASTIC_S if first.ref == second.ref else TOGETHER_S):
             continue
         odd = (lost & some.keys()) or (unkept & some.keys())
@@ -154,13 +155,20 @@ def _loops(evidence: Evidence) -> list[dict[str, Seen]]:
     return list(together.values())
 
 
+def _apart(one: float, other: float) -> float:
+    """Of times of the day the shorter way round midnight."""
+    if max(one, other) < DAY_S:
+        return (one - other + DAY_S / 2) % DAY_S - DAY_S / 2
+    return one - other if min(one, other) >= DAY_S else 0.0  # one with its day and one without do not compare
+
+
 def _asked_together(evidence: Evidence) -> Iterator[tuple[list[Seen], set[str]]]:
     """(readings of nodes that printed their time at one moment, nodes that alone may be blamed by it): one file of
     several nodes; or files of each node of which all but one tell the same moment, when that one's clock follows no
     source. It may also have been asked later, and then its clock would be kept."""
     apart: dict[str, Seen] = {}
     for seen in evidence.of("host.clock"):
-        if seen.facts.told_at is None:
+        if seen.facts.told_at is None or seen.facts.told_at < DAY_S:
             continue
         if seen.node:
             apart.setdefault(seen.node, seen)

@@ -51,7 +51,10 @@ def _by_bus_error(evidence: Evidence, node: str) -> int | None:
     for event, _, _ in evidence.job.said("torchrun_failure", "fatal_signal", "scheduler_kill"):
         if event.code in (-7, 135):
             found |= set(event.about) or ({event.rank} if event.rank is not None else set())
-    here = {rank for rank in found if node and evidence.job.view(rank).node == node}
+    # A rank of which nothing tells the node is of the only one whose memory failed.
+    failed = {seen.node for seen, one in evidence.findings("kernel.machine_check") if one.severity == "bad"}
+    there = (node, "") if failed == {node} else (node,)
+    here = {rank for rank in found if node and evidence.job.view(rank).node in there}
     return here.pop() if len(here) == 1 else None
 
 

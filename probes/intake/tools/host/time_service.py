@@ -32,6 +32,8 @@ _CSV = re.compile(
 )
 _ZONED = re.compile(r"\b(?:UTC|GMT)\b|\dZ$|[+-]\d\d:?\d\d$|^1\d{9}(?:\.\d{1,9})?$")
 _IN_UTC = re.compile(r"(?:^|[_/])date_(?:\S{0,40}_)?(?:-u|--utc|--universal)(?:_|$)|TZ_(?:UTC|GMT)_(?:\S{0,20}/)?date")
+# `date +%T.%N`; one without parts of a second is known by the command that stands before it.
+_OF_DAY = re.compile(r"\s{0,8}([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:[.,:](\d{1,9}))?\s{0,8}")
 _SYSTEM = re.compile(r"^System time\s{1,8}: (\d{1,12}\.\d{1,12}) seconds (slow|fast) of NTP time", re.M)
 _RETYPED = re.compile(  # without its columns
     r"^\W{0,4}(?:system (?:time|clock)|last offset|clock|time|offset)\s{0,8}(?:[:=]|is)\s{0,8}"
@@ -56,6 +58,8 @@ def _fits(head: str, name: str) -> bool:
     text = head[:8192]
     if _date(text, bool(_IN_UTC.search(name))) is not None:
         return True
+    if (day := _OF_DAY.fullmatch(text)) is not None and (day[4] or re.search(r"(?:^|[_/])date_", name)):
+        return True
     if _CSV.match(text.lstrip()):
         return True
     if _HEAD.search(text[:2000]) or "MS Name/IP address" in text[:2000] or _TIMESYNC.search(text[:2000]):
@@ -75,6 +79,9 @@ def _fits(head: str, name: str) -> bool:
 
 def read(text: str) -> Clock:
     if (at := _date(text, True)) is not None:
+        return Clock(None, None, None, "", None, None, at)
+    if (day := _OF_DAY.fullmatch(text)) is not None:
+        at = int(day[1]) * 3600 + int(day[2]) * 60 + int(day[3]) + float(f"0.{day[4] or 0}")
         return Clock(None, None, None, "", None, None, at)
     clock = _told(text)
     if clock.told_at is None and (first := next((line for line in text.splitlines() if line.strip()), "")):
