@@ -91,3 +91,41 @@ def test_a_rank_that_enqueued_what_the_others_timed_out_in_is_not_missing_its_de
     files |= {"fr/nccl_trace_rank_5.json": _recorder(5, "scheduled"), "job.log": timed_out}
     found = judged(tmp_path, files).verdict.hypothesis
     assert (found.cause, found.subject["rank"]) == (CAUSE, 5)
+
+
+def watchdog(rank: int, seq: int, enqueued: int, waits: bool) -> str:
+    head = f"[rank{rank}]:[E402 04:07:5{rank}.1 ProcessGroupNCCL.cpp:"
+    out = "WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600036 milliseconds"
+    told = f"{head}632] [Rank {rank}] Watchdog caught collective operation timeout: {out.format(seq=seq)} before timing out.\n"
+    return (told if waits else "") + (
+        f"{head}2268] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  failure detected by watchdog at work sequence id: {seq}"
+        f" PG status: last enqueued work: {enqueued}, last completed work: {seq - 1}\n"
+    )
+
+
+def missing(folder: Path, enqueued: int) -> list[object]:
+    text = "".join(watchdog(r, 70, 78, True) for r in RANKS if r != 3) + watchdog(3, 69, enqueued, False)
+    ranked = judged(folder, {"all.log": text}).ranked
+    return [
+        one.hypothesis.subject.get("rank") for one in ranked if one.hypothesis.cause == "fw.rank_missing_collective"
+    ]
+
+
+def test_who_enqueued_what_the_others_wait_in_has_not_missed_it(tmp_path: Path) -> None:
+    assert missing(tmp_path / "ahead", 78) == []
+    assert missing(tmp_path / "behind", 69) == [3]
+
+
+def test_an_idle_gpu_whose_rank_waits_for_it_as_all_others_do_is_named(tmp_path: Path) -> None:
+    head = "# gpu    sm   mem   pwr\n# Idx     %     %     W\n"
+    looks = "".join(
+        f"    {g}     {0 if g == 6 else 100}     0   {72 if g == 6 else 121}\n" for _ in range(3) for g in RANKS
+    )
+    stacks = "".join(
+        f'--- rank {r}\nProcess {900 + r}: python train.py\n\nThread {900 + r} (idle): "MainThread"\n'
+        "    synchronize (torch/cuda/__init__.py:792)\n    note (loop.py:31)\n    <module> (loop.py:90)\n\n"
+        for r in RANKS
+    )
+    found = judged(tmp_path, {"jade4/dmon.txt": head + looks, "jade4/py-spy.txt": stacks}).verdict
+    assert (found.hypothesis.cause, found.hypothesis.subject["gpu"]) == (CAUSE, 6)
+    assert found.probability > 0.7

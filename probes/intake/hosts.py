@@ -11,7 +11,16 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probes.intake.names import KEYED, begins_as_other, is_address, is_host, looks_like_a_node, named, stem, without_rank
+from probes.intake.names import (
+    KEYED,
+    begins_as_other,
+    is_address,
+    is_host,
+    looks_like_a_node,
+    named,
+    stem,
+    without_rank,
+)
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
 # Renamed by people: a shorter date, no date, a ticket.

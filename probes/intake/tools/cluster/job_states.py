@@ -93,7 +93,9 @@ def read(text: str) -> JobStates:
         raise refuse("jobs with their states", text)
     if not all(good for _, good in found.values()):
         raise refuse("jobs that all ended well", text)
-    times = _MOMENT.findall(text[:65_536].replace("|", " ")) if len({job.partition(".")[0] for job in found}) == 1 else []
+    times = (
+        _MOMENT.findall(text[:65_536].replace("|", " ")) if len({job.partition(".")[0] for job in found}) == 1 else []
+    )
     started = min(times, default="")
     return JobStates({clean(job)[:80]: state for job, (state, _) in list(found.items())[:MOST]}, started)
 

@@ -47,7 +47,9 @@ _NUMBERS = re.compile(
 )
 
 
-_HEAD = re.compile(r"[\s#|]{0,8}(?:global |world )?(rank|local\S{0,6}|gpu\S{0,6}|index|idx|dev\S{0,4})\b(.{0,200})", re.I)
+_HEAD = re.compile(
+    r"[\s#|]{0,8}(?:global |world )?(rank|local\S{0,6}|gpu\S{0,6}|index|idx|dev\S{0,4})\b(.{0,200})", re.I
+)
 _LOCAL = re.compile(r"local|gpu|index|idx|dev", re.I)
 _CELLS = re.compile(r"[\s|]{0,12}\d{1,6}(?:[\s,|]{1,12}\d{1,6})?[\s,|]{1,16}\d{1,7}(?:\.\d{1,4})?[\s|]{0,8}")
 
