@@ -356,7 +356,7 @@ def test_simple_p2p_is_known_without_its_first_lines(tmp_path: Path) -> None:
     passed = text.replace(
         "Verification error @ element 3: val = 0.000000, ref = 12.000000\nTest failed!", "Test passed"
     )
-    assert first(tmp_path, {"opal6.txt": passed}).cause != "gpu.p2p_blocked"
+    assert first(tmp_path / "passed", {"opal6.txt": passed}).cause != "gpu.p2p_blocked"
 
 
 def test_rows_of_remapped_rows_have_the_columns_that_were_asked(tmp_path: Path) -> None:

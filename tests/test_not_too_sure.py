@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.brought import told
+from tests.support.hardware import judged
 
 
 def _steps(first: int, last: int) -> str:

@@ -37,7 +37,8 @@ NOT_NODE = re.compile(
     r"|state|info|version|list|sel|ipmi\w{0,4}|sensors?|bmc|firmware|raw|tail|head|metrics?"
     r"|sol|serial|consoles?|conman|conserver|screen|tty\w{0,4}|idrac\d?|ilo\d?|i?lom|redfish|oob|mgmt|netconsole|pstore|crash"
     r"|erst|efi(?:vars)?|ramoops|nvram|pmsg|ftrace|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm|[dp]mon|perf|p2p|nvbandwidth|bandwidth|bw|latency|results?|burn"
-    r"|simplep2p|(?:p2p)?bandwidthlatencytest|collect(?:ed|ion|or)?|gather(?:ed)?|bundle|diagnostics?|carrier|mtu|host|of|from|on|the|\d|\d{4,20}", re.I,
+    r"|simplep2p|(?:p2p)?bandwidthlatencytest|collect(?:ed|ion|or)?|gather(?:ed)?|bundle"
+    r"|diagnostics?|carrier|mtu|host|of|from|on|the|\d|\d{4,20}", re.I,
 )  # fmt: skip
 # Of private networks (RFC 1918, RFC 6598): 10.9.0.2.log, dmesg-10.9.0.2; others may be versions.
 _AT = re.compile(r"(?:^|[-_@ ])((?:10|172|192|100)(?:\.\d{1,3}){3})(?:$|[-_@ .](?!\d))")
@@ -93,7 +94,8 @@ def of_report(folder: str) -> str:
 
 # What collectors put behind a node's name: n021-collect, n021_bundle.
 _COLLECTED = re.compile(
-    r"([A-Za-z][\w.-]{0,60}\d)[-_.](?:collect(?:ed|ion|or)?|gather(?:ed)?|bundle|diag(?:nostic)?s?|logs?|debug|report|support|evidence|info|out(?:put)?)",
+    r"([A-Za-z][\w.-]{0,60}\d)[-_.](?:collect(?:ed|ion|or)?|gather(?:ed)?|bundle|diag(?:nostic)?s?|logs?|debug|report"
+    r"|support|evidence|info|out(?:put)?)",
     re.I,
 )
 
