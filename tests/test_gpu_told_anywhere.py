@@ -320,3 +320,52 @@ def test_what_an_exporter_says_of_a_lost_gpu_is_less_than_its_xid(tmp_path: Path
         "kb31.kern.log": f"Mar  2 11:11:01 kb31 kernel: {xid}\n",
     }
     assert first(tmp_path, files).cause == "gpu.driver_hang"
+
+
+COPIED = "rank local  D2H GB/s\n" + "".join(
+    f" {24 + gpu}   {gpu}   {'6.9' if gpu == 4 else '25.8'}\n" for gpu in range(8)
+)
+
+
+def test_a_copy_far_slower_than_the_others_is_that_gpu_s_in_a_row_for_each(tmp_path: Path) -> None:
+    found = first(tmp_path, {"opal5/copies.txt": COPIED, "opal6/copies.txt": COPIED.replace("6.9", "25.5")})
+    assert (found.cause, found.subject["node"], found.subject["gpu"]) == ("gpu.pcie_degraded", "opal5", 4)
+
+
+LINKS = "".join(
+    f"{bus}:00.0 \t\tLnkSta:\tSpeed 16GT/s, Width x{8 if bus == '2d' else 16}\n" for bus in ("07", "2d", "5a", "9e")
+)
+AER = "[91.{at}] nvidia 0000:{bus}:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)\n"
+
+
+@pytest.mark.parametrize(("bus", "told"), [("2d", True), ("5a", True), ("e1", False)])
+def test_links_without_a_name_are_gpus_where_the_kernel_says_so_of_one(tmp_path: Path, bus: str, told: bool) -> None:
+    log = "".join(AER.format(at=at, bus=bus) for at in range(3))
+    found = judged(tmp_path / "incident", {"opal5/lnk.txt": LINKS, "opal5/dmesg.txt": log}).ranked
+    narrow = [one.hypothesis for one in found if "lanes" in one.hypothesis.says]
+    assert [one.subject["bus_id"] for one in narrow] == (["0000:2d:00.0"] if told else [])
+
+
+def test_simple_p2p_is_known_without_its_first_lines(tmp_path: Path) -> None:
+    text = (
+        "> Peer access from NVIDIA L4 (GPU0) -> NVIDIA L4 (GPU1) : Yes\n"
+        "cudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: 9.81GB/s\n"
+        "Verification error @ element 3: val = 0.000000, ref = 12.000000\nTest failed!\n"
+    )
+    assert first(tmp_path, {"opal5.txt": text}).cause == "gpu.p2p_blocked"
+    passed = text.replace(
+        "Verification error @ element 3: val = 0.000000, ref = 12.000000\nTest failed!", "Test passed"
+    )
+    assert first(tmp_path / "passed", {"opal6.txt": passed}).cause != "gpu.p2p_blocked"
+
+
+def test_rows_of_remapped_rows_have_the_columns_that_were_asked(tmp_path: Path) -> None:
+    rows = "".join(
+        f"nid00{node}: 00000000:C1:00.0, 1, {node % 2}, No, {'Yes' if node % 2 else 'No'}\n" for node in (7100, 7101)
+    )
+    asked = (
+        "gpu_bus_id,remapped_rows.correctable,remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure"
+    )
+    text = f"$ pdsh -w nid00[7100-7101] nvidia-smi --query-remapped-rows={asked} --format=csv,noheader\n{rows}"
+    found = first(tmp_path, {"remaps.txt": text})
+    assert (found.cause, found.subject["node"]) == ("gpu.memory_error", "nid007101")

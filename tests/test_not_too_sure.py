@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.brought import told
+from tests.support.hardware import judged
 
 
 def _steps(first: int, last: int) -> str:
@@ -203,3 +204,31 @@ def test_uptime_without_its_tail_tells_of_a_node_that_was_started_again(tmp_path
     rows = "cn01:  04:10:11 up 41 days, 2:01\ncn02:  04:10:11 up 2 min\ncn03:  04:10:11 up 41 days, 1:10\n"
     found = told(tmp_path, {"uptime.txt": rows, "a.log": _steps(1, 60)})
     assert (found.cause, found.subject["node"]) == ("host.rebooted", "cn02")
+
+
+ENDED = "{job}|abl|pine4|{state}|{code}|2026-07-02T18:03:57|2026-07-02T21:33:17\n"
+OFF = "{at} pine4 kernel: NVRM: Xid (PCI:0000:89:00): 79, pid=1, name=python, GPU has fallen off the bus.\n"
+
+
+@pytest.mark.parametrize(
+    ("at", "state", "code", "cause"),
+    [
+        ("2026-06-11T02:17:55+0200", "COMPLETED", "0:0", "none"),
+        ("2026-07-02T21:30:00+0200", "FAILED", "1:0", "gpu.fell_off_bus"),
+    ],
+)
+def test_rows_of_sacct_without_their_header_tell_when_the_job_ran_and_how_it_ended(
+    tmp_path: Path, at: str, state: str, code: str, cause: str
+) -> None:
+    files = {"journal.txt": OFF.format(at=at), "sacct.txt": ENDED.format(job=6120, state=state, code=code)}
+    assert judged(tmp_path, files).verdict.hypothesis.cause == cause
+
+
+@pytest.mark.parametrize(
+    "last", ["reached max_steps, saving the last model", "all 12 epochs finished", "all epochs done"]
+)
+def test_a_trainer_that_says_it_came_to_its_last_step_has_ended_well(tmp_path: Path, last: str) -> None:
+    text = "".join(f"2026-08-14 03:{m:02d}:00 INFO step {m} loss 2.{m}\n" for m in range(20))
+    assert (
+        judged(tmp_path, {"train.log": f"{text}2026-08-14 03:20:10 INFO {last}\n"}).verdict.hypothesis.cause == "none"
+    )

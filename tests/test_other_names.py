@@ -135,3 +135,36 @@ def test_what_lies_in_a_folder_of_nodes_is_called_as_the_node(tmp_path: Path, ab
     kernel = "[Wed Apr 22 07:58:19 2026] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"
     files = {f"{above}/{name}/dmesg.txt": kernel, f"{above}/README": "taken at 8\n"}
     assert judged(tmp_path, files).verdict.hypothesis.subject["node"] == name
+
+
+ROWS = "".join(f"zz3-k{node}, {gpu}, 0, 0, No, No\n" for node in (41, 42) for gpu in range(2))
+REMAPS = (
+    "node, index, "
+    + ", ".join(f"remapped_rows.{one}" for one in ("correctable", "uncorrectable", "pending", "failure"))
+    + "\n"
+)
+
+
+def test_a_log_that_calls_its_node_shorter_is_of_the_node_that_a_table_names(tmp_path: Path) -> None:
+    files = {"k42-rank5.log": MET.replace("rank17", "rank5"), "remaps.csv": REMAPS + ROWS}
+    assert judged(tmp_path / "incident", files).verdict.hypothesis.subject["node"] == "zz3-k42"
+
+
+def test_a_short_name_that_two_nodes_may_have_is_neither(tmp_path: Path) -> None:
+    files = {"k42-rank5.log": MET.replace("rank17", "rank5"), "remaps.csv": REMAPS + ROWS + ROWS.replace("zz3", "zz4")}
+    assert judged(tmp_path / "incident", files).verdict.hypothesis.subject.get("node") not in ("zz3-k42", "zz4-k42")
+
+
+@pytest.mark.parametrize(("first", "node"), [(0, "lille-c2"), (1, None)])
+def test_a_file_called_by_its_place_is_of_that_node_where_nodes_count_from_zero(
+    tmp_path: Path, first: int, node: str | None
+) -> None:
+    mounts = "".join(f"lille-c{first + at} /dev/sda2 /data ext4 rw,noatime 0 0\n" for at in range(4))
+    found = judged(tmp_path / "incident", {"run-node2.log": MET, "mounts.txt": mounts}).verdict.hypothesis
+    assert found.subject["node"] == (node or "run-node2")
+
+
+def test_a_folder_of_a_collector_is_called_as_its_node(tmp_path: Path) -> None:
+    xid = "[81.2] NVRM: Xid (PCI:0000:c1:00): 79, pid=1, name=python, GPU has fallen off the bus.\n"
+    files = {"ef07-collect/dmesg.txt": xid, "ef08-collect/dmesg.txt": "[80.1] usb 1-1: new device\n"}
+    assert judged(tmp_path / "incident", files).verdict.hypothesis.subject["node"] == "ef07"

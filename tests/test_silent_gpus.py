@@ -91,3 +91,52 @@ def test_a_rank_that_enqueued_what_the_others_timed_out_in_is_not_missing_its_de
     files |= {"fr/nccl_trace_rank_5.json": _recorder(5, "scheduled"), "job.log": timed_out}
     found = judged(tmp_path, files).verdict.hypothesis
     assert (found.cause, found.subject["rank"]) == (CAUSE, 5)
+
+
+def watchdog(rank: int, seq: int, enqueued: int, waits: bool) -> str:
+    head = f"[rank{rank}]:[E402 04:07:5{rank}.1 ProcessGroupNCCL.cpp:"
+    out = "WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600036"
+    out += " milliseconds"
+    told = f"{head}632] [Rank {rank}] Watchdog caught collective operation timeout: {out.format(seq=seq)} before"
+    told += " timing out.\n"
+    return (told if waits else "") + (
+        f"{head}2268] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  failure detected by watchdog at work"
+        f" sequence id: {seq} PG status: last enqueued work: {enqueued}, last completed work: {seq - 1}\n"
+    )
+
+
+def missing(folder: Path, enqueued: int) -> list[object]:
+    text = "".join(watchdog(r, 70, 78, True) for r in RANKS if r != 3) + watchdog(3, 69, enqueued, False)
+    ranked = judged(folder, {"all.log": text}).ranked
+    return [
+        one.hypothesis.subject.get("rank") for one in ranked if one.hypothesis.cause == "fw.rank_missing_collective"
+    ]
+
+
+def test_who_enqueued_what_the_others_wait_in_has_not_missed_it(tmp_path: Path) -> None:
+    assert missing(tmp_path / "ahead", 78) == []
+    assert missing(tmp_path / "behind", 69) == [3]
+
+
+def test_an_idle_gpu_whose_rank_waits_for_it_as_all_others_do_is_named(tmp_path: Path) -> None:
+    head = "# gpu    sm   mem   pwr\n# Idx     %     %     W\n"
+    files = {}
+    for at, node in enumerate(("jade3", "jade4")):
+        idle = 6 if at else None
+        looks = (
+            f"    {g}     {0 if g == idle else 100}     0   {72 if g == idle else 121}\n" for _ in "abc" for g in RANKS
+        )
+        listed = (
+            f"GPU {g}: NVIDIA H100 80GB HBM3 (UUID: GPU-{at}000000{g}-1111-2222-3333-444444444444)\n" for g in RANKS
+        )
+        stacks = (
+            f'--- rank {r}\nProcess {900 + r}: python train.py\n\nThread {900 + r} (idle): "MainThread"\n'
+            "    synchronize (torch/cuda/__init__.py:792)\n    note (loop.py:31)\n    <module> (loop.py:90)\n\n"
+            for r in range(8 * at, 8 * at + 8)
+        )
+        files |= {f"{node}/gpus.txt": "".join(listed), f"{node}/dmon.txt": head + "".join(looks)}
+        files[f"{node}/py-spy.txt"] = "".join(stacks)
+    found = judged(tmp_path / "incident", files).verdict
+    subject = found.hypothesis.subject
+    assert (found.hypothesis.cause, subject["node"], subject["gpu"], subject["rank"]) == (CAUSE, "jade4", 6, 14)
+    assert found.probability > 0.7

@@ -111,19 +111,21 @@ def _idle(evidence: Evidence, waiting: set[int]) -> Iterator[Suspect]:
 def _absent(evidence: Evidence) -> Iterator[Suspect]:
     """Of a group that holds the whole job all ranks but a few wait."""
     job, world = evidence.job, _world(evidence)
-    whole = [waiting for waiting in by_group(evidence).values() if _at_one_place(waiting) and spans_job(waiting)]
+    whole = {group: some for group, some in by_group(evidence).items() if _at_one_place(some) and spans_job(some)}
     if not world or not whole:
         return
-    by_rank = max(whole, key=len)
+    its_group, by_rank = max(whole.items(), key=lambda one: len(one[1]))
     elsewhere = {one[0].rank for waiting in by_group(evidence).values() for one in waiting.values()}
     elsewhere |= set(evidence.stalls.behind)  # enqueued it, says its recorder, and its device has not come to it
+    first: Said = by_rank[min(by_rank)]
+    accounts = _accounts(evidence, its_group)  # and so does a rank's own account of that group
+    elsewhere |= {rank for rank, one in accounts.items() if first[0].seq and _enqueued(one) >= first[0].seq}
     absent = [rank for rank in range(world) if rank not in by_rank and rank not in elsewhere]
     nodes = {job.view(rank).node for rank in absent}
     one_node = len(nodes) == 1 and nodes != {""} and len(absent) * 2 < world
     if not absent or (len(absent) > max(1, world // 8) and not one_node):
         return
     read = {one.rank for one, _, _ in job.events}
-    first: Said = by_rank[min(by_rank)]
     for rank in absent:
         says = f"{ranks_said(list(by_rank))} timed out in {first[0].op} #{first[0].seq}, rank {rank} did not"
         known = rank in read

@@ -85,7 +85,7 @@ class Times:
         self.starts_in_order = sorted((at - self.offsets.get(node, 0.0), node) for node, at in self.starts.items())
         events = [(event, seen.node) for event, _, seen in evidence.job.said(*GOES_ON)]
         self.first = _ends(((event, node, self._log(event, node)) for event, node in events), min)
-        began = [at for seen in evidence.of("job.nodes") if (at := local(seen.facts.started)) is not None]
+        began = [at for seen in evidence.of("job.nodes", "job.state") if (at := local(seen.facts.started)) is not None]
         self.scheduled: Ends = (None, max(began, default=None))  # when Slurm started the job, by the cluster's clock
         last = ((event, node, self._log(event, node)) for event, node in events if event.kind == "progress")
         self.last = _ends(last, max)
@@ -134,8 +134,9 @@ class Times:
                 (self.counted, DAYS_S),
             )
         ]
-        if at is None and self._is_of_this_run():  # a node's clock has the cluster's zone
-            found.append(_before(None, stamp, self.scheduled, MARGIN_S, 0.0))
+        if self._is_of_this_run():  # a node's clock has the cluster's zone, where its lines are printed without one
+            zones = 0.0 if at is None else ZONES_S
+            found.append(_before(self.corrected(node, at), stamp, self.scheduled, MARGIN_S, zones))
         if self.last_sign == (None, None):  # no log tells any time: then how long ago it was when somebody looked
             found.append(_before(self.corrected(node, at), stamp, self.looked, AGO_S, 0.0))
         told = any(end is not None for ends in (self.first, self.last, self.last_sign) for end in ends)

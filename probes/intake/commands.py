@@ -29,7 +29,7 @@ _WITH_VALUE = {
     "podman": "euw",
 }
 _TELLS = {"logs": 0, "describe": 1}  # words before the name
-_QUERY = re.compile(r"--query-gpu[= ]\"?([A-Za-z][\w.,]{1,4000})")
+_QUERY = re.compile(r"--query-(?:gpu|remapped-rows)[= ]\"?([A-Za-z][\w.,]{1,4000})")
 MOST = 4096
 
 

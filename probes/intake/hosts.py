@@ -11,7 +11,16 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from probes.intake.names import KEYED, begins_as_other, is_address, is_host, looks_like_a_node, named, stem
+from probes.intake.names import (
+    KEYED,
+    begins_as_other,
+    is_address,
+    is_host,
+    looks_like_a_node,
+    named,
+    stem,
+    without_rank,
+)
 
 _REPORT = re.compile(r"sosreport-([A-Za-z][\w.-]{0,62}?)(?:-\d{4,12})?-\d{4}-\d\d-\d\d(?:-[a-z]{7})?")
 # Renamed by people: a shorter date, no date, a ticket.
@@ -28,7 +37,8 @@ NOT_NODE = re.compile(
     r"|state|info|version|list|sel|ipmi\w{0,4}|sensors?|bmc|firmware|raw|tail|head|metrics?"
     r"|sol|serial|consoles?|conman|conserver|screen|tty\w{0,4}|idrac\d?|ilo\d?|i?lom|redfish|oob|mgmt|netconsole|pstore|crash"
     r"|erst|efi(?:vars)?|ramoops|nvram|pmsg|ftrace|vmcore|kdump|mce(?:log)?|edac|rasdaemon|fabric(?:manager)?|fm|sdr|fru|hwlog|eventlog|events|boot|panic|gpustat|nvlink|nvsm|[dp]mon|perf|p2p|nvbandwidth|bandwidth|bw|latency|results?|burn"
-    r"|carrier|mtu|host|of|from|on|the|\d|\d{4,20}", re.I,
+    r"|simplep2p|(?:p2p)?bandwidthlatencytest|collect(?:ed|ion|or)?|gather(?:ed)?|bundle"
+    r"|diagnostics?|carrier|mtu|host|of|from|on|the|\d|\d{4,20}", re.I,
 )  # fmt: skip
 # Of private networks (RFC 1918, RFC 6598): 10.9.0.2.log, dmesg-10.9.0.2; others may be versions.
 _AT = re.compile(r"(?:^|[-_@ ])((?:10|172|192|100)(?:\.\d{1,3}){3})(?:$|[-_@ .](?!\d))")
@@ -82,10 +92,19 @@ def of_report(folder: str) -> str:
     return found[1] if found else ""
 
 
+# What collectors put behind a node's name: n021-collect, n021_bundle.
+_COLLECTED = re.compile(
+    r"([A-Za-z][\w.-]{0,60}\d)[-_.](?:collect(?:ed|ion|or)?|gather(?:ed)?|bundle|diag(?:nostic)?s?|logs?|debug|report"
+    r"|support|evidence|info|out(?:put)?)",
+    re.I,
+)
+
+
 def called(folder: str, hosts: set[str]) -> str:
     """What the node of a folder is called: threads_n021 is of n021, where something else names that node."""
     inner = node_of_name(PurePosixPath(folder), hosts - {folder}) if re.search("[-_]", folder) else ""
-    return of_report(folder) or (inner if inner in hosts else "") or _renamed(folder, hosts) or folder
+    collected = found[1] if (found := _COLLECTED.fullmatch(folder)) and is_host(found[1]) else ""
+    return of_report(folder) or (inner if inner in hosts else "") or _renamed(folder, hosts) or collected or folder
 
 
 def _renamed(folder: str, hosts: set[str]) -> str:
@@ -116,7 +135,7 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
         return max(mine, key=len)
     found = set()
     for token in parts:
-        if within := _within(token, known):
+        if within := _within(token, known) or same_as(plain(without_rank(token).strip(" -_")), known):
             return within
         words = token.split("-")
         while len(words) > 1 and NOT_NODE.fullmatch(words[0]) and not _IP.match("-".join(words)):
@@ -142,6 +161,28 @@ def _within(token: str, known: frozenset[str]) -> str:
             if name in known and any(c.isdigit() for c in name) and not numbered:
                 return name
     return ""
+
+
+_COUNTING = re.compile(r"(?:[a-z]{1,12}[-_])?(?:node|host|machine|server)[-_]?(\d{1,4})", re.I)
+_ENDS = re.compile(r"[^\d]\d{1,6}$")
+
+
+def same_as(name: str, known: Iterable[str]) -> str:
+    """The known node that people call shorter: g18 is mn1-g18, and node3 beside w-0 to w-3 is w-3. "" where it is
+    known itself, or where two may be meant."""
+    some = set(known)
+    if name in some or not _ENDS.search(name):
+        return ""
+    longer = {one for one in some if re.search(rf"[-_]{re.escape(name)}(?:\.|$)", one)}
+    if len({one.partition(".")[0] for one in longer}) == 1:
+        return min(longer, key=len)
+    counted = _COUNTING.fullmatch(name)
+    family = {one for one in some if _ENDS.search(one)}
+    if counted is None or longer or len({NUMBERED.sub("#", one) for one in family}) != 1:
+        return ""
+    numbers = {int(re.findall(r"\d+", one)[-1]): one for one in family}
+    zero_based = len(numbers) > 1 and len(numbers) == len(family) and 0 in numbers
+    return numbers.get(int(counted[1]), "") if zero_based else ""
 
 
 def plain(name: str) -> str:

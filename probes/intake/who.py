@@ -25,7 +25,7 @@ from probes.intake.clues import (
     of_one,
     told_of,
 )
-from probes.intake.hosts import called, lone_node, node_of_name
+from probes.intake.hosts import called, lone_node, node_of_name, same_as
 from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem, without_rank
 from probes.intake.neighbours import beside_known, of_fabric, of_launches, of_logs, of_names, of_repeated, of_twins
 from probes.intake.rank_pids import placed
@@ -44,7 +44,9 @@ class Who:
         self.pods = {pod.name: pod.node for one in clusters for pod in one.pods if pod.node}
         self.told = {folder: min(said) for folder, said in brought.told.items() if len(said) == 1}
         hosts |= set(self.told.values())
-        hosts |= brought.named | of_names([one.inside for one in brought.nodes])
+        hosts |= brought.named
+        content = set(hosts)
+        hosts |= of_names([one.inside for one in brought.nodes])
         hosts |= of_logs(log.inside for log in brought.logs)
         hosts |= of_repeated([one.inside for one in brought.nodes])
         hosts |= of_fabric(brought.nodes, brought.folders)
@@ -52,6 +54,7 @@ class Who:
         # A folder of what is of one node, and a log beside it that is called so, are of that node.
         folders = {one.name for one in whole if is_host(one.name) and not is_other(one.name) and one.name[-1].isdigit()}
         hosts |= beside_known((log.inside for log in brought.logs), hosts | folders)
+        hosts = {one for one in hosts if one in content or not same_as(one, content)}
         tables = (one.inside for one in brought.processes if one.table)
         twins = of_twins([*(one.inside for one in brought.nodes), *tables])
         self.nodes = nodes_of(brought.folders, hosts, whole) | twins

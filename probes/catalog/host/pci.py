@@ -13,7 +13,7 @@ class PciDevice:
     """Speeds in GT/s, widths in lanes; None where lspci was run without -vv or not as root."""
 
     slot: str  # dddd:bb:dd.f
-    kind: str  # gpu, nic, switch (NVSwitch), bridge, other
+    kind: str  # gpu, nic, switch (NVSwitch), bridge, other; unnamed where only its link is told
     vendor: str
     name: str
     speed: float | None = None

@@ -172,7 +172,16 @@ SHAPES = (
         r"(?i:^\W{0,4}(?:\w{1,12}: )?finished training)(?! ?(?:for |of )?(?:epoch|step|batch))",
     ),
     shape(
-        "finished", "reached", r"(?i:\bmax[_ -]?(?P<name>steps|epochs|iters|iterations|updates))\b.{0,24}\breached\b"
+        "finished",
+        "reached",
+        r"(?i:(?:\bmax[_ -]?(?P<name>steps|epochs|iters|iterations|updates)\b.{0,24}\breached\b)"
+        r"|(?:\breached (?:the )?max(?:imum)?[_ -]?(?:number of )?(?:steps|epochs|iters|iterations|updates)\b))",
+    ),
+    shape(
+        "finished",
+        "ll ",
+        r"(?i:\ball (?:\d{1,9} )?(?P<name>steps|epochs|iters|iterations|updates))"
+        r" (?:are |were )?(?:finished|done|completed?)\b(?!.{0,60}(?i:error|fail|exception))",
     ),
     shape(
         "finished",

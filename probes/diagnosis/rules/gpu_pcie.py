@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from probes.catalog.gpu.facts import RISES, Gpu
+from probes.catalog.host.pci import PciDevice
 from probes.catalog.kernel.events import Aer
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule, Seen
 from probes.diagnosis.gpus import gpus_of, usual
@@ -91,7 +92,7 @@ def _found(node: str, gpu: Gpu, says: str, ref: str, signal: str) -> Hypothesis:
 def _on_bus(evidence: Evidence) -> Iterator[Hypothesis]:
     """lspci: a GPU's own link against that of the others on its node."""
     for seen in evidence.of("host.pci"):
-        gpus = seen.facts.of("gpu")
+        gpus = seen.facts.of("gpu") or _unnamed(evidence, seen)
         width, most, count = usual([gpu.width for gpu in gpus])
         alone = gpus[0] if len(gpus) == 1 else None
         if alone is not None and alone.width and alone.width_max and alone.width * 2 <= alone.width_max:
@@ -102,6 +103,16 @@ def _on_bus(evidence: Evidence) -> Iterator[Hypothesis]:
             if gpu.width < width:
                 says = f"runs on {gpu.width} PCIe lanes, the others on {width}"
                 yield _at(seen, gpu.slot, says, "pcie_narrower_than_peers")
+
+
+def _unnamed(evidence: Evidence, seen: Seen) -> tuple[PciDevice, ...]:
+    """Links that are told by address alone, where something else says of an address among them that a GPU is there."""
+    devices: tuple[PciDevice, ...] = seen.facts.of("unnamed")
+    there = gpus_of(evidence).get(seen.node)
+    logs = [one.facts for one in evidence.of("host.kernel_log") if one.node == seen.node]
+    told = {event.device for log in logs for event in log.aer if event.text.startswith(GPU_DRIVERS)}
+    is_gpu = (one.slot in told or (there is not None and there.at(one.slot) is not None) for one in devices)
+    return devices if any(is_gpu) else ()
 
 
 def _at(seen: Seen, slot: str, what: str, signal: str) -> Hypothesis:

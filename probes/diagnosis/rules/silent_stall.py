@@ -35,10 +35,11 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         yield _behind(evidence, stall, ranks, odd)
     stands = any(stall.complete for stall in evidence.stalls.all) or all_timed_out(evidence)
     if odd is not None and not behind and (stands or _all_wait(evidence)):
-        yield _only_odd(evidence, odd, ("gpu_odd_among_peers", *(("launched_everywhere",) if stands else ())))
+        signals = ("gpu_odd_among_peers", *(("launched_everywhere",) if stands else ()))
+        more = _of_its_stack(evidence, odd) if odd.spun_at else ""
+        yield _only_odd(evidence, odd, (*signals, "gpu_idle_among_spinning", more) if more else signals)
     elif odd is not None and odd.spun_at and not behind and not _seen_otherwise(evidence, odd):
-        alike, asks = _stack_as_the_others(evidence, odd), _waits_for_it(evidence, odd)
-        more = "its_stack_as_the_others" if alike else "its_rank_waits_for_it" if asks else ""
+        more = _of_its_stack(evidence, odd)
         yield _only_odd(evidence, odd, ("gpu_idle_among_spinning", *((more,) if more else ())))
         if not more:
             yield _its_rank(odd)
@@ -127,6 +128,12 @@ def _after_the_last_step(evidence: Evidence, odd: Odd) -> bool:
     utc, printed = times_of(evidence).last
     last = utc if utc is not None else printed
     return odd.seen_at is not None and last is not None and STEP_S < apart(odd.seen_at, last) < ZONES_S
+
+
+def _of_its_stack(evidence: Evidence, odd: Odd) -> str:
+    if _stack_as_the_others(evidence, odd):
+        return "its_stack_as_the_others"
+    return "its_rank_waits_for_it" if _waits_for_it(evidence, odd) else ""
 
 
 def _stack_as_the_others(evidence: Evidence, odd: Odd) -> bool:

@@ -26,6 +26,12 @@ _EXIT = re.compile(r"(?<![\d:])(\d{1,3}):(\d{1,3})(?![\d:])")
 _SHOWN = re.compile(
     r"\bJobId=(\d{1,12})\b[^\0]{0,2000}?\bJobState=([A-Z_]{4,20})\b(?:[^\0]{0,2000}?ExitCode=(\d+):(\d+))?"
 )
+# sacct -nP, or rows that somebody cut out: the number, the state and the exit code have a form of their own.
+_PARTED = re.compile(
+    r"^(\d{1,12}(?:_\d{1,6})?(?:\.\w{1,20})?)\|(?:[^|\n]{0,200}\|){0,20}([A-Z_]{6,20})(?: by \d{1,10})?"
+    r"\|(?:[^|\n]{0,200}\|){0,20}(\d{1,3}):(\d{1,3})(?=\||$)", re.M
+)  # fmt: skip
+_MOMENT = re.compile(r"(?<!\S)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?!\S)")
 _JSON = re.compile(r'"state"\s{0,8}:\s{0,8}\{\s{0,40}"current"\s{0,8}:\s{0,8}\[?\s{0,40}"([A-Z_]{4,20})"')
 _KUBE = re.compile(r"^NAME {1,60}(?:READY|STATUS|COMPLETIONS) [^\n]{0,200}$", re.M)
 _KUBE_ROW = re.compile(r"^([a-z0-9][a-z0-9.-]{1,200}) {1,60}(\S{1,40}) {1,20}(\S{1,40})(?: |$)", re.M)
@@ -38,9 +44,11 @@ _PBS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class JobStates:
-    """`jobs`: number or name -> state in the scheduler's word. All ended well."""
+    """`jobs`: number or name -> state in the scheduler's word. All ended well. `started`: the earliest time that the
+    rows of one job tell, as printed: its start, or when it was submitted."""
 
     jobs: dict[str, str]
+    started: str = ""
 
 
 def _all(text: str) -> dict[str, tuple[str, bool]]:
@@ -51,6 +59,9 @@ def _all(text: str) -> dict[str, tuple[str, bool]]:
             if (state := _STATE.search(row[0])) is not None:
                 clean_exit = all(one.group(1, 2) == ("0", "0") for one in _exits(row[0]))
                 found[row[1]] = (state[1], state[1] == "COMPLETED" and clean_exit)
+    for job, state, code, signal in _PARTED.findall(text):
+        if _STATE.fullmatch(state):
+            found.setdefault(job, (state, state == "COMPLETED" and (code, signal) == ("0", "0")))
     for one in _SHOWN.finditer(text):
         found[one[1]] = (one[2], one[2] == "COMPLETED" and (one[3], one[4]) in (("0", "0"), (None, None)))
     if text[:1] == "{" and '"jobs"' in text[:4096]:
@@ -82,7 +93,11 @@ def read(text: str) -> JobStates:
         raise refuse("jobs with their states", text)
     if not all(good for _, good in found.values()):
         raise refuse("jobs that all ended well", text)
-    return JobStates({clean(job)[:80]: state for job, (state, _) in list(found.items())[:MOST]})
+    times = (
+        _MOMENT.findall(text[:65_536].replace("|", " ")) if len({job.partition(".")[0] for job in found}) == 1 else []
+    )
+    started = min(times, default="")
+    return JobStates({clean(job)[:80]: state for job, (state, _) in list(found.items())[:MOST]}, started)
 
 
 def _quiet(facts: JobStates) -> Iterable[Finding]:

@@ -4,6 +4,10 @@
     n13 gpu0 54.9 gpu1 55.0 gpu2 54.8             n13: 610 612 608 611 609             n13  1755 1755 1740
     n14 gpu0 55.0 gpu1 54.9 gpu2  6.6             n14: 611 610 609 214 610             n14  1755  615 1755
 
+    rank  local  H2D GB/s                         One row for each GPU of a node: the first columns say whose it is
+       8      0      54.1
+       9      1       6.6
+
 Units    none are needed: what was measured alike is compared
 Source   judgement: GPUs of one job are of one kind, and differ by a few percent
 Shape    facts gpu.verdicts, of each node with a GPU far below all others
@@ -43,6 +47,13 @@ _NUMBERS = re.compile(
 )
 
 
+_HEAD = re.compile(
+    r"[\s#|]{0,8}(?:global |world )?(rank|local\S{0,6}|gpu\S{0,6}|index|idx|dev\S{0,4})\b(.{0,200})", re.I
+)
+_LOCAL = re.compile(r"local|gpu|index|idx|dev", re.I)
+_CELLS = re.compile(r"[\s|]{0,12}\d{1,6}(?:[\s,|]{1,12}\d{1,6})?[\s,|]{1,16}\d{1,7}(?:\.\d{1,4})?[\s|]{0,8}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     node: str
@@ -59,6 +70,25 @@ def _row(line: str) -> _Row | None:
     found = _NUMBERS.match(rest)
     values = re.findall(r"[\d.]+", found[1]) if found else []
     return _Row(node, tuple(enumerate(float(value) for value in values))) if len(values) > 1 else None
+
+
+def _one_each(text: str) -> Iterator[tuple[str, list[_Row]]]:
+    """(the heading, a row for each GPU of the node whose file it is)"""
+    title, at, rows = "", -1, list[_Row]()
+    for line in lines_of(text, 600):
+        if _CELLS.fullmatch(line) and title:
+            cells = re.findall(r"[\d.]+", line)
+            if len(rows) < MOST and at < len(cells) - 1:
+                rows.append(_Row("", ((int(cells[at]) if at >= 0 else -1, float(cells[-1])),)))
+        elif line.strip(" -=|+\t"):
+            if rows:
+                yield title, rows
+            head = _HEAD.match(line)
+            title, rows = line if head else "", []
+            second = head is not None and _LOCAL.match(head[2].strip(" |,\t")) is not None
+            at = -1 if head is None else 0 if _LOCAL.match(head[1]) else 1 if second else -1
+    if rows:
+        yield title, rows
 
 
 def _groups(text: str) -> Iterator[tuple[str, list[_Row]]]:
@@ -79,7 +109,7 @@ def _groups(text: str) -> Iterator[tuple[str, list[_Row]]]:
 
 
 def _odd(text: str) -> Iterator[tuple[str, Verdict]]:
-    for title, rows in _groups(text):
+    for title, rows in (*_groups(text), *_one_each(text)):
         kind = next((one for one in _KINDS if one[0].search(title)), None)
         values = [value for row in rows for _, value in row.values]
         if kind is None or len(values) < FEWEST or len({len(row.values) for row in rows}) > 1:
@@ -94,7 +124,7 @@ def _odd(text: str) -> Iterator[tuple[str, Verdict]]:
             for gpu, value in row.values:
                 if value < LOW * usual:
                     told = f"{says} {value:g}, the others at {usual:g} ({title.strip()[:60]})"
-                    yield row.node, Verdict(code, how, gpu, None, told)
+                    yield row.node, Verdict(code, how, None if gpu < 0 else gpu, None, told)
 
 
 def fits(head: str, name: str) -> bool:

@@ -17,7 +17,8 @@ _WRONG = re.compile(r"^Verification error @ element \d{1,9}:", re.M)
 
 
 def _fits(head: str, name: str) -> bool:
-    return "simpleP2P" in head and ("Peer access from" in head or "Preparing host buffer" in head)
+    called = "simpleP2P" in head or "cudaMemcpyPeer / cudaMemcpy between" in head  # pasted without its first lines
+    return called and ("Peer access from" in head or "Preparing host buffer" in head)
 
 
 def read(text: str) -> Verdicts:

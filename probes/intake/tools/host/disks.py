@@ -44,7 +44,8 @@ def _fits(head: str, name: str) -> bool:
         lines.pop(0)
     if lines and all((row := _ROW.fullmatch(line.strip())) and row[6] != "-" for line in lines):
         return True
-    return len(lines) > 2 and sum(bool(_MOUNT.fullmatch(line) or _PROC.fullmatch(line)) for line in lines) >= 3
+    mounted = sum(bool(_MOUNT.fullmatch(line.strip()) or _PROC.fullmatch(line.strip())) for line in lines)
+    return mounted >= 3 or 0 < mounted == len(lines)  # all of a few: `grep ' / ' /proc/mounts`
 
 
 def read(text: str) -> Storage:

@@ -18,6 +18,10 @@ _DEVICE = re.compile(
     r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([A-Z0-9][\w /.-]{2,60}?)"
     r"(?: \[[0-9a-f]{4}\])?: ([^\n]{1,200})"
 )
+# `for b in ...; do echo -n "$b "; lspci -s $b -vv | grep LnkSta:; done`: nothing says what is there
+_LOOPED = re.compile(
+    r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2})(?:(:[0-9a-f]{2}\.[0-7])|:?)[\s:]{1,8}(LnkSta:\s{0,8}Speed [^\n]{1,200})"
+)
 _LINK = re.compile(r"Speed ([\d.]{1,5})GT/s[^,]{0,16}, Width x(\d{1,2})")
 _CAP = re.compile(r"Speed ([\d.]{1,5})GT/s, Width x(\d{1,2})")
 _BEHIND = re.compile(r"secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
@@ -31,7 +35,7 @@ _KINDS = {"3D controller": "gpu", "VGA compatible controller": "gpu", "Display c
 
 def _fits(head: str, name: str) -> bool:
     lines = [line for line in lines_of(head[:32768]) if line.strip()][:200]
-    count = sum(bool(_DEVICE.match(line)) for line in lines)
+    count = sum(bool(_DEVICE.match(line) or _LOOPED.match(line)) for line in lines)
     # A number alone is what somebody counted beside it: lspci | grep -c NVIDIA
     other = sum(not line[:1].isspace() and not _DEVICE.match(line) and not line.strip().isdecimal() for line in lines)
     return count > 0 and (other <= count // 2 or "LnkSta:" in head)
@@ -42,6 +46,10 @@ def read(text: str) -> Pci:
     for line in lines_of(text, 1000):
         if found := _DEVICE.match(line):
             rows.append(_device(found))
+        elif found := _LOOPED.match(line):
+            slot = f"{int(found[1] or '0', 16):04x}:{found[2]}{found[3] or ':00.0'}"
+            rows.append({"slot": slot, "kind": "unnamed", "vendor": "", "name": ""})
+            _detail(rows[-1], found[4])
         elif rows:
             _detail(rows[-1], line.strip())
     if not rows:
