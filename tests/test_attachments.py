@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from probes import suites
-from probes.catalog.recorder import decode, reader
+from probes.catalog.recorder import decode, reader, values
 from probes.core import Capture
 from probes.runner import attachment, sh
 from probes.transport import local
@@ -135,9 +135,7 @@ def reduce_a_dump() -> dict[str, str]:
 
 @pytest.mark.parametrize("python", [PYTHONS[0], PYTHONS[-1]])
 def test_a_collector_calls_the_modules_it_brings(python: str) -> None:
-    from probes.catalog import _flight_recorder_values
-
-    brings = (decode, _flight_recorder_values, reader)
+    brings = (decode, values, reader)
     said = run(Plan((probe("a.module", collect=reduce_a_dump, brings=brings),)), python)
     assert said["a.module"]["out"] == "==> said <==\nit is neither a pickle nor JSON\n\n"
 
@@ -145,11 +143,10 @@ def test_a_collector_calls_the_modules_it_brings(python: str) -> None:
 def test_a_module_is_sent_once_and_without_what_a_node_cannot_import() -> None:
     one = probe("a.one", collect=reduce_a_dump, brings=(decode,))
     two = probe("a.two", collect=reduce_a_dump, brings=(decode,))
-    assert list(Plan((one, two)).as_json()["modules"]) == ["_flight_recorder_decode"]
+    assert list(Plan((one, two)).as_json()["modules"]) == ["decode"]
     source = module_source(reader)
     assert "import probes" not in source
     assert "from probes" not in source
-    assert "values = _flight_recorder_values" in source
     assert "__future__" not in source
 
 

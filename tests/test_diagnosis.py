@@ -62,7 +62,7 @@ def test_every_cause_has_a_path_and_every_path_names_only_causes_and_probes_that
 
 
 def test_codes_of_paths_are_those_of_findings_that_there_are() -> None:
-    sources = "".join(path.read_text() for path in (RULES.parents[1] / "catalog").glob("*.py"))
+    sources = "".join(path.read_text() for path in (RULES.parents[1] / "catalog").rglob("*.py"))
     for path in paths():
         for step in path["steps"]:
             for code in step.get("codes", ()):

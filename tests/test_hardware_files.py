@@ -322,7 +322,7 @@ GCC version:  gcc version 11.4.0 (Ubuntu 11.4.0-1ubuntu1~22.04)
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (VERSIONS, {"driver": "535.129.03"}),
+        (VERSIONS, {"driver": "535.129.03", "driver kind": "closed kernel module"}),
         (
             "filename:       /lib/modules/5.15.0-91/kernel/nvidia.ko\nversion:        535.161.08\n",
             {"driver module file": "535.161.08"},
