@@ -168,3 +168,10 @@ def test_a_folder_of_a_collector_is_called_as_its_node(tmp_path: Path) -> None:
     xid = "[81.2] NVRM: Xid (PCI:0000:c1:00): 79, pid=1, name=python, GPU has fallen off the bus.\n"
     files = {"ef07-collect/dmesg.txt": xid, "ef08-collect/dmesg.txt": "[80.1] usb 1-1: new device\n"}
     assert judged(tmp_path / "incident", files).verdict.hypothesis.subject["node"] == "ef07"
+
+
+def test_a_log_called_after_its_launcher_gives_no_longer_name_to_its_node(tmp_path: Path) -> None:
+    xid = "[81.2] NVRM: Xid (PCI:0000:c1:00): 79, pid=1, name=python, GPU has fallen off the bus.\n"
+    logs = {f"torchrun-oak-{at}.log": "I1003 12:12:02 rendezvous complete\n" for at in (1, 2)}
+    files = logs | {"oak-1/dmesg.txt": xid, "oak-2/dmesg.txt": "[80.1] usb 1-1: new device\n"}
+    assert judged(tmp_path / "incident", files).verdict.hypothesis.subject["node"] == "oak-1"

@@ -135,7 +135,7 @@ def node_of_name(path: PurePosixPath, known: Iterable[str]) -> str:
         return max(mine, key=len)
     found = set()
     for token in parts:
-        if within := _within(token, known) or same_as(plain(without_rank(token).strip(" -_")), known):
+        if within := _within(token, known):
             return within
         words = token.split("-")
         while len(words) > 1 and NOT_NODE.fullmatch(words[0]) and not _IP.match("-".join(words)):
@@ -183,6 +183,15 @@ def same_as(name: str, known: Iterable[str]) -> str:
     numbers = {int(re.findall(r"\d+", one)[-1]): one for one in family}
     zero_based = len(numbers) > 1 and len(numbers) == len(family) and 0 in numbers
     return numbers.get(int(counted[1]), "") if zero_based else ""
+
+
+def shorter_in(path: PurePosixPath, known: Iterable[str]) -> str:
+    """The known node that a word of a file's name calls shorter: mn1-g18 of g18-rank11.log, "" for none."""
+    words = (
+        plain(without_rank(one).strip(" -_")) for one in re.split(r"[._+,@ ]+", without_time(stem(path.name[:200])))
+    )
+    some = frozenset(known)
+    return next((found for word in words if word and (found := same_as(word, some))), "")
 
 
 def plain(name: str) -> str:

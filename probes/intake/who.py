@@ -25,7 +25,7 @@ from probes.intake.clues import (
     of_one,
     told_of,
 )
-from probes.intake.hosts import called, lone_node, node_of_name, same_as
+from probes.intake.hosts import called, lone_node, node_of_name, same_as, shorter_in
 from probes.intake.names import Named, after_prefix, is_host, is_other, named, nodes_of, stem, without_rank
 from probes.intake.neighbours import beside_known, of_fabric, of_launches, of_logs, of_names, of_repeated, of_twins
 from probes.intake.rank_pids import placed
@@ -45,7 +45,7 @@ class Who:
         self.told = {folder: min(said) for folder, said in brought.told.items() if len(said) == 1}
         hosts |= set(self.told.values())
         hosts |= brought.named
-        content = set(hosts)
+        self.content = content = set(hosts)
         hosts |= of_names([one.inside for one in brought.nodes])
         hosts |= of_logs(log.inside for log in brought.logs)
         hosts |= of_repeated([one.inside for one in brought.nodes])
@@ -62,7 +62,7 @@ class Who:
         self.launches = of_launches(brought.insides)
         self.nodes |= set(self.launches)
         self.nodes -= of_many(one.inside for one in brought.nodes)
-        self.called = {folder: called(folder.name, hosts) for folder in self.nodes}
+        self.called = {one: same_as(one.name, content) or called(one.name, hosts) for one in self.nodes}
         self.hosts = hosts | set(self.called.values())
         there: dict[PurePosixPath, set[str]] = {}
         for one in brought.nodes:
@@ -132,7 +132,8 @@ class Who:
 
     def name_node(self, inside: PurePosixPath) -> str:
         """The node that a file's own name says, "" for none."""
-        return node_of_name(inside, self.hosts)
+        found = node_of_name(inside, self.hosts)
+        return found if found in self.hosts else shorter_in(inside, self.content) or found
 
     def beside(self, inside: PurePosixPath) -> str:
         """The node of what lies in the same folder, where tools there name one and the same."""
