@@ -137,6 +137,22 @@ def test_a_run_that_began_after_that_end_or_failed_had_not(tmp_path: Path) -> No
     assert said(tmp_path / "failed", {"train.log": failed})[0] != "none"
 
 
+@pytest.mark.parametrize("word", ["done", "Done.", "finished", "all done"])
+def test_the_last_word_of_every_rank_after_its_last_step_is_an_end(tmp_path: Path, word: str) -> None:
+    steps = [f"2026-01-05 09:00:{n:02d} [r{rank}] step {n} loss 2.1" for n in range(8) for rank in (0, 1)]
+    ends = [f"2026-01-05 09:00:09 [r{rank}] {word}" for rank in (0, 1)]
+    assert said(tmp_path / "both", {"job.log": "\n".join(steps + ends)})[0] == "none"
+    assert said(tmp_path / "one", {"job.log": "\n".join(steps + ends[:1])})[0] != "none", "the other may hang"
+    first = [f"2026-01-05 09:00:00 [r{rank}] {word}" for rank in (0, 1)]
+    assert said(tmp_path / "before", {"job.log": "\n".join(first + steps)})[0] != "none", "of loading, say"
+
+
+def test_an_exit_status_of_zero_behind_the_word_is_an_end(tmp_path: Path) -> None:
+    end = "2026-01-05 09:04:00 finished, best acc 0.780 (exit {})\n"
+    assert said(tmp_path / "well", {"run.log": log() + end.format(0)})[0] == "none"
+    assert said(tmp_path / "not", {"run.log": log() + end.format(1)})[0] != "none"
+
+
 def test_a_log_that_had_ended_a_day_before_this_job_is_of_another_run(tmp_path: Path) -> None:
     old = "2026-01-02 08:00:00 trainer step 1 loss 3\ntorch.OutOfMemoryError: CUDA out of memory.\n"
     assert said(tmp_path, {"train.log": log(), "before.log": old})[0] == "unknown"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probes.catalog.logs.events import QUIET, LogEvent, RankLog
-from probes.catalog.logs.launchers import AT_EXIT
+from probes.catalog.logs.launchers import AT_EXIT, LAST_WORD
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.job import quoted
 from probes.diagnosis.log_evidence import Said
@@ -172,6 +172,7 @@ def ended_its_work(evidence: Evidence) -> tuple[Reason, ...]:
     ends = [one for one in evidence.job.said("finished") if _is_last(one[0], one[1], steps)]
     done = _all_steps(evidence)
     ends = [one for one in ends if one[0].name != AT_EXIT or done]
+    ends = [one for one in ends if one[0].name != LAST_WORD or _by_all(one, ends, evidence)]
     if not ends:
         return ()
     ended = {id(log): _place(event) for event, log, _ in ends}
@@ -180,6 +181,18 @@ def ended_its_work(evidence: Evidence) -> tuple[Reason, ...]:
         if event.kind not in AT_THE_END - {"unwaited"} and _place(event) > ended.get(id(log), (-1, -1)):
             return ()  # it failed after that, or in a log that tells of no good end
     return tuple(quoted(*one) for one in ends[:4])
+
+
+def _by_all(one: Said, ends: list[Said], evidence: Evidence) -> bool:
+    """Whether every rank that told of steps in this log said so right after its last one."""
+    told = {
+        event.rank: event for event, log, _ in evidence.job.said("progress") if log is one[1] and event.seq is not None
+    }
+    said = {event.rank: event for event, log, _ in ends if log is one[1]}
+    return bool(told) and all(
+        rank in said and 0 < said[rank].last_place - step.last_place <= SUMMARY * len(told)
+        for rank, step in told.items()
+    )
 
 
 def _all_steps(evidence: Evidence) -> bool:

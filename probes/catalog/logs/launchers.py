@@ -18,6 +18,7 @@ from probes.catalog.logs.events import LogEvent
 from probes.catalog.logs.shapes import shape
 
 AT_EXIT = "left process groups"
+LAST_WORD = "last word"  # names of such an event, which alone says less than others of its kind
 SHAPES = (
     # What torchrun lists before it starts anything: launcher/api.py, "Starting elastic_operator with launch configs"
     *(
@@ -157,6 +158,9 @@ SHAPES = (
         name=AT_EXIT,
     ),
     shape("finished", "training is done", r"after training is done"),
+    # The last word of a program of one's own; before its steps it is of something else.
+    shape("finished", "one", r"(?i:^\W{0,4}(?:rank ?\d{1,5}\W{1,3})?(?:all )?done\W{0,3}$)", name=LAST_WORD),
+    shape("finished", "inished", r"(?i:^\W{0,4}(?:rank ?\d{1,5}\W{1,3})?(?:all )?finished\W{0,3}$)", name=LAST_WORD),
     shape("finished", "one training in", r"(?i:done training in) \d"),
     shape(
         "finished",
@@ -186,7 +190,8 @@ SHAPES = (
     shape(
         "finished",
         "xit",
-        r"(?i:\b(?:job|training|train\S{0,12}|torchrun|srun|launcher|run)\b.{0,40}?\bexit(?:ed|s)?\b"
+        r"(?i:\b(?:finished|completed|done)\b[^\n]{0,80}\(exit(?: code| status)?[ =:]{0,2}0\))"
+        r"|(?i:\b(?:job|training|train\S{0,12}|torchrun|srun|launcher|run)\b.{0,40}?\bexit(?:ed|s)?\b"
         r"(?:[ _=:]{1,2}(?:with|code|status|rc)){0,3}[ =:]{1,3}0\b)(?![.\d])",
     ),
     shape(  # DeepSpeed prints the command, with the place on the node that its launcher gave it
