@@ -122,8 +122,7 @@ def extracts_of(text: str) -> list[Extract]:
         parts = []
         for one in re.split(r"(?m)^(?=Name:\t)", text)[1 : MOST + 1]:  # one process after the other
             pid = re.search(r"\n(?:Pid|Tgid):\s{1,8}(\d{1,10})\n", one[:65536])
-            # Its environment may stand below, as `cat status; tr '\0' '\n' < environ` prints both.
-            parts += [(int(pid[1]), "status", one), (int(pid[1]), "environ", one)] if pid else []
+            parts += [(int(pid[1]), "status", one)] if pid else []
     else:
         told = _TICKS.search(text[:400])
         ticks = float(int(told[1]) + int(told[2])) if told else None  # of 100 in a second
@@ -176,6 +175,7 @@ def _take(one: Extract, name: str, body: str) -> None:
         parent = one.status.get("PPid", "")
         one.ppid = int(parent) if parent.isdecimal() and len(parent) < 11 else None
         one.state = one.status.get("State", "")[:1] if one.status.get("State", "")[:1] in STATES else ""
+        one.variables = one.variables or variables_in(body)  # its environment may have been printed below
     elif name == "stat" and not one.state:
         comm, _, rest = body.partition("(")[2].rpartition(") ")
         words = rest.split()
