@@ -209,3 +209,18 @@ def test_packets_sent_again_over_pcie_within_a_second_accuse_that_gpus_link() ->
     rows[1] = gpu(1, pcie_replays=9000, pcie_replays_more=140, looks_s=1.0)
     found = best("gpu.pcie_degraded", asked("n1", *rows))
     assert found is not None and found.hypothesis.subject == {"node": "n1", "gpu": 1}
+
+
+def test_a_gpu_at_less_than_half_of_its_peers_clock_explains_the_late_rank_of_its_node() -> None:
+    rows = [gpu(at, sm_mhz=2100, utilisation_percent=99) for at in range(4)]
+    late = Hypothesis(
+        "fw.rank_straggler", {"rank": 3, "node": "n1"}, "late", (Reason("late", "x"),), ("late_by_step_times",),
+        ranks=frozenset({3}), nodes=frozenset({"n1"}),
+    )  # fmt: skip
+    causes = []
+    for clock in (890, 1500):
+        rows[3] = gpu(3, sm_mhz=clock, utilisation_percent=99)
+        held = best("gpu.throttled", state("n1", *rows))
+        assert held is not None
+        causes.append(rank([late, held.hypothesis])[0].hypothesis.cause)
+    assert causes == ["gpu.throttled", "fw.rank_straggler"]

@@ -195,7 +195,7 @@ def _below_peers(nodes: dict[str, NodeGpus], every: list[Gpu]) -> Iterator[Hypot
                     _subject(node, gpu),
                     f"On {node or 'a node'} {says}",
                     (Reason(says, there.refs[key]),),
-                    ("clock_below_peers",),
+                    ("clock_half_of_peers" if gpu.sm_mhz <= median(peers) / 2 else "clock_below_peers",),
                     would_change=("the same clock as its peers at a second look",),
                     nodes=frozenset({node}),
                 )
