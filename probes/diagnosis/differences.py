@@ -207,6 +207,11 @@ def _ports(facts: Any) -> Iterator[tuple[str, str]]:
         yield "rate of RDMA ports", " and ".join(f"{rate:g} Gb/s" for rate in rates)
 
 
+def _adapters(facts: Any) -> Iterator[tuple[str, str]]:
+    if facts.mtus:
+        yield "MTU of InfiniBand ports", " and ".join(map(str, sorted(set(facts.mtus.values()))))
+
+
 _OF: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
     "host.versions": _versions,
     "host.settings": _settings,
@@ -214,6 +219,7 @@ _OF: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
     **dict.fromkeys(GPU_PROBES, _gpus),
     "net.links": _links,
     "ib.ports": _ports,
+    "ib.resources": _adapters,
 }
 
 
