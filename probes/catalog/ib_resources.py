@@ -1,8 +1,9 @@
-"""How many queue pairs and other resources does each RDMA adapter have in use and may it have? Which MTU have its ports?
+"""How many queue pairs and other resources does each RDMA adapter have in use and may it have, with which MTU?
 
-Source   `rdma resource show` of iproute2, rdma-resource(8), over netlink: no right is needed for the sums. Limits:
-         and MTU: `ibv_devinfo -v` of each adapter, ibv_devinfo(1), which opens /dev/infiniband/uverbs*, or newer `rdma` itself.
-         Each in a process of its own: the driver of a dead adapter may hold them. Never run on an adapter
+Source   `rdma resource show` of iproute2, rdma-resource(8), over netlink: no right is needed for the sums. Limits and
+         MTU: `ibv_devinfo -v` of each adapter, ibv_devinfo(1), which opens /dev/infiniband/uverbs*; limits also by
+         newer `rdma` itself. Each in a process of its own: the driver of a dead adapter may hold them. Never run on an
+         adapter
 Units    counts; bytes
 Shape    Settings: `resources` and, of InfiniBand ports that are up, `mtus`; what no tool tells is not in it
 Errors   Absent without an adapter or without both tools; RuntimeError where neither tells anything. ParseError when
