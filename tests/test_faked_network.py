@@ -33,7 +33,8 @@ RDMA = (
 )
 DEVINFO = """#!/bin/sh
 printf 'hca_id:\\t%s\\n\\tmax_qp:\\t\\t\\t\\t131072\\n\\tphys_port_cnt:\\t\\t\\t1\\n\\t\\tport:\\t1\\n' "$3"
-printf '\\t\\t\\tstate:\\t\\t\\tPORT_ACTIVE (4)\\n\\t\\t\\tactive_mtu:\\t\\t{mtu}\\n\\t\\t\\tlink_layer:\\t\\tInfiniBand\\n'
+printf '\\t\\t\\tstate:\\t\\t\\tPORT_ACTIVE (4)\\n\\t\\t\\tactive_mtu:\\t\\t{mtu}\\n'
+printf '\\t\\t\\tlink_layer:\\t\\tInfiniBand\\n'
 """
 CLIENT = """
 import socket, sys, time

@@ -29,7 +29,9 @@ def odd_ones(views: Iterable[PortView], name: str, rise: Callable[[PortView], in
 def rose(view: PortView, name: str, count: int) -> Reason:
     """`mlx5_1/1 on gpu-02: out_of_buffer rose by 120 in 1 s (120/s)`."""
     seconds = view.seconds(name)
-    over = f" in {seconds:.3g} s ({count / seconds:,.3g}/s)" if seconds else " between two looks"
+    over = " between two looks"
+    if seconds:
+        over = f" in {seconds:.3g} s ({count / seconds:,.{0 if count >= 10 * seconds else 2}f}/s)"
     return Reason(f"{view.called}: {name} rose by {count:,}{over}", view.ref_of(name))
 
 
