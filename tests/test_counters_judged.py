@@ -124,6 +124,36 @@ def test_what_a_link_that_goes_down_discards_and_loses_is_no_second_cause() -> N
     assert not {"ib.congestion", "ib.link_down"} & {one.hypothesis.cause for one in found.ranked}
 
 
+def swept(**discards: int) -> str:
+    """ibqueryerrors of one leaf, which prints no counter that stands at 0."""
+    rows = ""
+    for port, count in discards.items():
+        number = int(port[1:])
+        rows += f"   GUID 0xfc6a1c0300000005 port {number}: [PortXmitDiscards == {count}]\n"
+        link = f"      Link info:      3   {number}[  ] ==( 4X        106.25 Gbps Active/  LinkUp)==>  "
+        rows += f'{link}0x000000000010000b      9    1[  ] "gpu-{number:03d} mlx5_5" ( )\n'
+    return f'Errors for 0xfc6a1c0300000005 "leaf-05"\n{rows}'
+
+
+def of_sweeps(before: str, after: str) -> Diagnosis:
+    text = f"==> ibqueryerrors at 1764465100.5 <==\n{before}\n==> ibqueryerrors at 1764465101.5 <==\n{after}\n"
+    reading = catalog.read(Capture("gpu-001", "ib.fabric_errors", "ok", text.encode()))
+    assert reading.facts is not None, reading.parse_error
+    return diagnose([seen(reading)], ["gpu-001", "gpu-003"])
+
+
+def test_a_switch_that_discards_what_goes_to_one_adapter_accuses_that_adapter() -> None:
+    for before, after in ((swept(p3=5), swept(p3=905)), (swept(p3=5, p4=70), swept(p3=905, p4=70))):
+        first = of_sweeps(before, after).verdict
+        assert (first.hypothesis.cause, first.hypothesis.subject["node"]) == ("ib.congestion", "gpu-003")
+        assert "port 3 of leaf-05 discards what it should send" in first.hypothesis.says
+        assert "rose by 900 in 1 s (900/s)" in first.hypothesis.because[0].says
+    assert of_sweeps(swept(p3=905), swept(p3=905)).verdict.hypothesis.cause == "unknown", "counted once, long ago"
+    many = {f"p{number}": 5 for number in range(1, 9)}
+    full = of_sweeps(swept(**many), swept(**dict.fromkeys(many, 905))).verdict
+    assert full.hypothesis.cause == "unknown", "all are alike: no one sink"
+
+
 def test_on_roce_the_counters_of_hosts_and_retries_speak_as_on_infiniband() -> None:
     for counter, cause in (("out_of_buffer", "fw.rank_straggler"), ("req_transport_retries_exceeded", "ib.link_down")):
         assert judged({ONE: {counter: 60}}, "Ethernet").verdict.hypothesis.cause == cause

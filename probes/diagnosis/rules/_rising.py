@@ -21,7 +21,9 @@ def odd_ones(views: Iterable[PortView], name: str, rise: Callable[[PortView], in
     found = []
     for view, count in grown.values():
         others = [other for one, other in grown.values() if one is not view]
-        if count > 0 and others and count >= TIMES * max(0.1, median(others)):
+        if not others and not view.switch:  # a sweep of switches leaves out ports that counted nothing
+            continue
+        if count > 0 and count >= TIMES * max(0.1, median(others or [0])):
             found.append((view, count))
     return sorted(found, key=lambda one: -one[1])
 
