@@ -86,6 +86,27 @@ def test_two_kinds_of_machines_are_compared_each_with_its_own() -> None:
     assert said(readings) == ["model of GPU: NVIDIA A100 on old-1, old-2, NVIDIA H100 on gpu-1, gpu-2"]
 
 
+def topo(node: str, *rows: str) -> Seen:
+    """Two GPUs and two adapters; `rows`: how each GPU reaches these."""
+    text = "\tGPU0\tGPU1\tmlx5_0\tmlx5_1\tCPU Affinity\tNUMA Affinity\n"
+    cells = zip((" X \tNV18", "NV18\t X "), rows, strict=True)
+    return reading(
+        node, "gpu.topo", text + "".join(f"GPU{n}\t{own}\t{row}\t0-47\t0\n" for n, (own, row) in enumerate(cells))
+    )
+
+
+def test_the_adapter_near_each_gpu_is_compared_and_of_far_ones_only_the_path() -> None:
+    usual = [topo(node, "PXB\tPXB", "NODE\tPIX") for node in ("a", "b")]
+    assert said(usual) == []
+    assert said([*usual, topo("c", "PXB\tNODE", "NODE\tPIX")]) == [
+        "adapter nearest to each GPU: PIX: GPU1 mlx5_1; PXB: GPU0 mlx5_0+mlx5_1 on a, b, "
+        "PIX: GPU1 mlx5_1; PXB: GPU0 mlx5_0 on c"
+    ]  # fmt: skip
+    far = [topo(node, "PHB\tPHB", row) for node, row in (("a", "SYS\tPHB"), ("b", "PHB\tSYS"))]
+    assert said(far) == [], "by the CPU: which of them is nearer does not matter"
+    assert said([topo("a", "SYS\tSYS", "PIX\tSYS"), topo("b", "SYS\tSYS", "SYS\tPIX")]) != [], "cabled another way"
+
+
 def test_a_difference_is_told_with_the_readings_of_the_odd_nodes() -> None:
     readings = [versions("gpu-1", NCCL="2.21.5"), versions("gpu-2", NCCL="2.21.5"), versions("gpu-3", NCCL="2.20.3")]
     (told,) = telling.told(diagnose(readings, ["gpu-1", "gpu-2", "gpu-3"]))["differences"]

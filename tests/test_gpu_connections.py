@@ -58,6 +58,22 @@ def test_a_lost_nvlink_is_named_and_a_whole_node_is_quiet(lab: Lab) -> None:
     nothing_left(lab)
 
 
+def test_a_gpu_that_is_far_from_every_adapter_is_unlike_the_same_gpu_of_other_nodes(lab: Lab) -> None:
+    nodes = {"near-1": "with_adapters", "near-2": "with_adapters", "far": "adapter_far"}
+    for name, topo in nodes.items():
+        lab.start(name, tools=tool(topo, "a100"))
+    captures, _ = ask(lab, list(nodes), plan())
+    assert [codes(captures, name) for name in nodes] == [[], [], []], "GPUs are connected; only one is far"
+    found = diagnose([seen(catalog.read(one)) for one in captures.values()], list(nodes))
+    (told,) = found.differences
+    assert told.what == "adapter nearest to each GPU"
+    near, far = [value for value, _ in told.values]
+    assert near == "PIX: " + ", ".join(f"GPU{n} NIC{n}" for n in range(8))
+    assert far == near.replace("GPU3 NIC3, ", "") + "; SYS: GPU3"
+    assert [nodes for _, nodes in told.values] == [("near-1", "near-2"), ("far",)]
+    assert found.verdict.hypothesis.cause == "unknown", "slower, and no cause by itself"
+
+
 def test_what_only_looks_like_a_list_of_gpus_tells_of_no_links() -> None:
     with pytest.raises(ParseError, match="expected lines 'GPU 0: NAME"):
         catalog.load()["gpu.nvlink"].parse("GPU 0: forty-two\n" * 50)

@@ -114,6 +114,8 @@ def test_psutils_readings_are_named_as_psutils() -> None:
         ("/proc/PID/schedstat 1", "12 5", "expected a pid and three numbers"),
         ("cgroup /x", "limit max 100000\npids 1\n[1]\n[2]", "expected limit, pids"),
         ("cgroup /x", "limit 1 0\npids 1\n[1]\n[2]", "expected limit, pids"),
+        ("pressure /x", "[cpu]\nsome avg10=1", "expected pids first"),
+        ("pressure /x", "pids 1\n[io]\nsome avg10=x", "io.pressure: expected numbers"),
         ("psutil", '{"cpu": []}', "expected its readings as JSON"),
         ("psutil", "[" * 400, "expected its readings as JSON"),
     ],
@@ -211,3 +213,50 @@ def test_a_psutil_that_hangs_costs_its_readings_and_nothing_else(tmp_path: Path)
     capture = capture_here(PROBE, site=(str(tmp_path),))
     assert capture.outcome == "ok" and capture.took_s < 5
     assert parse(capture.text).source == "proc"
+
+
+# Waiting of a control group
+
+
+def psi(full: float) -> str:
+    some = f"some avg10={full + 1:.2f} avg60=1.00 avg300=0.50 total=9"
+    return f"{some}\nfull avg10={full:.2f} avg60=0.50 avg300=0.20 total=8"
+
+
+def grouped(memory: float, io: float, node: float = 0.3) -> str:
+    text = load(pressure_memory=psi(node), pressure_io=psi(node))
+    told = f"pids 412 413\n[cpu]\n{psi(90)}\n[memory]\n{psi(memory)}\n[io]\n{psi(io)}"
+    return f"{text}\n==> pressure /sys/fs/cgroup/kubepods.slice/pod1/trainer <==\n{told}\n"
+
+
+def test_ranks_that_wait_in_their_own_group_are_told_where_the_node_is_calm() -> None:
+    found = list(findings(parse(grouped(memory=61.5, io=3))))
+    assert [(one.code, one.severity) for one in found] == [("host.rank_memory_pressure", "bad")]
+    assert found[0].says.startswith("for 61.5 % of the last 10 s every task of the control group of ranks 412, 413")
+    assert "the whole node for 0.3 %" in found[0].says and str(found[0].subject["cgroup"]).endswith("pod1/trainer")
+    assert codes(grouped(memory=1, io=40)) == [("host.rank_io_pressure", "warn")]
+    assert codes(grouped(memory=5, io=10)) == [], "no more than on a node"
+
+
+def test_where_the_whole_node_waits_it_is_told_once() -> None:
+    assert codes(grouped(memory=70, io=70, node=60)) == [("host.io_pressure", "warn"), ("host.memory_pressure", "bad")]
+
+
+@pytest.mark.parametrize("python", old_and_new_pythons())
+def test_the_pressure_of_a_ranks_own_control_group_is_read(
+    tmp_path: Path, python: str, busy: subprocess.Popen[bytes]
+) -> None:
+    """A group of version 2 by files of that form, for this machine may have none: where /proc says that the rank is."""
+    lines = Path(f"/proc/{busy.pid}/cgroup").read_text().splitlines()
+    place = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if place is None:
+        pytest.skip("cannot run here: this kernel has no control groups of version 2")
+    group = tmp_path / place.strip("/")
+    group.mkdir(parents=True, exist_ok=True)
+    for name, full in (("cpu", 3.0), ("memory", 44.25), ("io", 2.0)):
+        (group / f"{name}.pressure").write_text(psi(full) + "\n")
+    read = parse(capture_here(PROBE, python, instead={"/sys/fs/cgroup": str(tmp_path)}).text)
+    (waits,) = [one for one in read.waits if busy.pid in one.pids]
+    assert waits.memory is not None and waits.cpu is not None and waits.io is not None
+    assert (waits.memory.full_avg10, waits.cpu.some_avg10, waits.io.full_avg10) == (44.25, 4.0, 2.0)
+    assert [one.code for one in findings(read) if "rank" in one.code] == ["host.rank_memory_pressure"]

@@ -19,6 +19,7 @@ from incidents.queries import files
 from incidents.queries import flame as flames
 from incidents.queries import operators as traces
 from incidents.queries.incident import reading as reading_of
+from incidents.queries.port_rates import port_rates
 from incidents.services.files import contents
 from incidents.views.acting import found_or_404, number
 from probes.core import clean
@@ -59,6 +60,7 @@ def evidence(request: HttpRequest, incident: int, reading: int) -> HttpResponse:
         "flame_of": of,
         "profiles": [one.name for one in profiles],
         "operators": operators,
+        "port_rates": port_rates(kept),
         "process": process,
         "process_age": clock.span(process.reading.recorded_at, now) if process else "",
         "drawn": drawn is not None or operators is not None,

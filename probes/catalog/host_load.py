@@ -1,10 +1,11 @@
 """Is this node short of CPU, memory or I/O, and does a container's CPU quota hold its processes back?
 
 Source   /proc/pressure/*, /proc/loadavg, /proc/stat, /proc/meminfo, /proc/PID/{stat,schedstat}, cpu.max and cpu.stat of
-         cgroups v2 or cpu.cfs_quota_us of v1; proc_pid_stat(5) and the kernel's Documentation/accounting/psi.rst,
-         admin-guide/cgroup-v2.rst, scheduler/sched-stats.rst; thermal_throttle of one CPU of each package (Intel;
-         arch/x86/kernel/cpu/mce/therm_throt.c). psutil's own readings where it can be imported.
-         Two samples about a second apart. Command lines are never read: that can hang on a task in state D
+         cgroups v2 or cpu.cfs_quota_us of v1, {cpu,memory,io}.pressure of the ranks' own (v2 alone); proc_pid_stat(5)
+         and the kernel's Documentation/accounting/psi.rst, admin-guide/cgroup-v2.rst, scheduler/sched-stats.rst;
+         thermal_throttle of one CPU of each package (Intel; arch/x86/kernel/cpu/mce/therm_throt.c). psutil's own
+         readings where it can be imported. Two samples about a second apart. Command lines are never read: that can
+         hang on a task in state D
 Units    percent of wall time (one CPU = 100 for a process), bytes, seconds, CPUs
 Shape    Load
 Errors   ParseError when a file is not what the kernel prints; None where this kernel lacks a file (PSI before 4.20)
@@ -127,9 +128,11 @@ def _collect() -> Mapping[str, str]:
     for pid in first:
         if pid not in kernel and time.monotonic() - began < 0.45 and holds_gpu(pid):
             ranks.append(pid)
+    pythons = [pid for pid in first if "(python" in first[pid] or "(pt_main" in first[pid]][:256]
+    only_pythons = not ranks  # nobody holds a GPU here
     delays = {pid: text(f"/proc/{pid}/schedstat", 256).strip() for pid in first if pid not in kernel}
     groups: dict[tuple[str, str], tuple[str, list[str]]] = {}
-    for pid in ["self"] + ranks[:64] + [p for p in first if "(python" in first[p] or "(pt_main" in first[p]][:256]:
+    for pid in ["self"] + ranks[:64] + pythons:
         for limited in throttling(cgroup_folders(pid)):
             groups.setdefault(limited, (text(limited[0] + "/cpu.stat"), []))[1].append(pid)
     # psutil may be on a dead file system: its import runs in a child of its own
@@ -142,9 +145,9 @@ def _collect() -> Mapping[str, str]:
     parts["golden15/heat 2"] = heat()
     spent = {pid: ticks(second[pid]) - ticks(first[pid]) for pid in second if pid in first and pid not in kernel}
     hz = os.sysconf("SC_CLK_TCK")
-    names, waited = ("(python", "(pt_main_thread"), {}
-    for pid in spent:
-        if any(name in first[pid] for name in names):
+    waited = {}
+    for pid in pythons:
+        if pid in spent:
             late = text(f"/proc/{pid}/schedstat", 256).split()
             waited[pid] = (int(late[1]) - int(delays[pid].split()[1])) / 1e9 if len(late) > 1 and delays[pid] else 0.0
     # A rank held back by a quota uses little CPU and waits for more: both count.
@@ -165,6 +168,15 @@ def _collect() -> Mapping[str, str]:
         parts["cgroup " + folder.replace("\n", "?")] = "\n".join(
             ["limit " + limit, "pids " + who, "[1]", before.strip(), "[2]", text(folder + "/cpu.stat").strip()]
         )
+    wait_in: dict[str, list[str]] = {}  # a rank that waits for memory or a disk may use no CPU at all
+    for pid in ranks[:64] + ([pid for pid in pythons if pid not in ranks][:64] if only_pythons else []):
+        for folder, _ in cgroup_folders(pid):
+            wait_in.setdefault(folder, []).append(pid)
+    for folder, pids in list(wait_in.items())[:64]:
+        told = [(name, text(f"{folder}/{name}.pressure", 1024).strip()) for name in ("cpu", "memory", "io")]
+        if any(body for _, body in told):
+            lines = ["pids " + " ".join(pids)] + [f"[{name}]\n{body}" for name, body in told if body]
+            parts["pressure " + folder.replace("\n", "?")] = "\n".join(lines)
     return parts
 
 

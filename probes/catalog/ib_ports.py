@@ -81,7 +81,7 @@ def _ports(hca: str, files: Mapping[str, str], parts: Mapping[str, str]) -> Iter
         lifespan = hw.pop("lifespan", None)
         counters, samples = _counters(mine, "counters/", where), ()  # type: dict[str, int | None], tuple[Sample, ...]
         if again := parts.get(f"golden15/again {hca}/{number}", ""):
-            samples = (Sample(counters, hw, at),)
+            samples = (Sample(counters, hw, at, mono),)
             at, mono, counters, hw = _again(again, where)
         yield Port(
             hca=hca,

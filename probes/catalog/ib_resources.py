@@ -1,10 +1,11 @@
-"""How many queue pairs and other resources does each RDMA adapter have in use, and how many may it have?
+"""How many queue pairs and other resources does each RDMA adapter have in use and may it have, with which MTU?
 
-Source   `rdma resource show` of iproute2, rdma-resource(8), over netlink: no right is needed for the sums. Limits:
-         `ibv_devinfo -v` of each adapter, ibv_devinfo(1), which opens /dev/infiniband/uverbs*, or newer `rdma` itself.
-         Each in a process of its own: the driver of a dead adapter may hold them. Never run on an adapter
-Units    counts
-Shape    Settings: `resources` alone; what no tool tells is not in it
+Source   `rdma resource show` of iproute2, rdma-resource(8), over netlink: no right is needed for the sums. Limits and
+         MTU: `ibv_devinfo -v` of each adapter, ibv_devinfo(1), which opens /dev/infiniband/uverbs*; limits also by
+         newer `rdma` itself. Each in a process of its own: the driver of a dead adapter may hold them. Never run on an
+         adapter
+Units    counts; bytes
+Shape    Settings: `resources` and, of InfiniBand ports that are up, `mtus`; what no tool tells is not in it
 Errors   Absent without an adapter or without both tools; RuntimeError where neither tells anything. ParseError when
          nothing that they print is there
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from probes.catalog.network.ibv_devinfo import ports
 from probes.catalog.network.net_facts import Settings
 from probes.catalog.network.rdma_resources import FULL, at_most, in_use
 from probes.core import Finding, ParseError, Probe, clean, sections
@@ -67,14 +69,18 @@ def _collect() -> Mapping[str, str]:
 def parse(text: str) -> Settings:
     """The outputs below their commands."""
     resources: dict[str, int] = {}
+    mtus: dict[str, int] = {}
     parts = {title: body for title, body in sections(text).items() if not title.startswith("golden15/")}
     for title, body in parts.items():
         told = in_use(body) if title.startswith("rdma ") else at_most(body)
         resources |= {key: value for key, value in told.items() if not key.startswith(" ")}
+        for port in ports(body) if title.startswith("ibv_devinfo ") else ():
+            if port.mtu and port.link_layer == "InfiniBand" and port.state == "ACTIVE":  # Ethernet: see net.links
+                mtus[port.name] = port.mtu
     if not resources:
         first = next(iter(parts.values()), "").strip()
         raise ParseError(f"expected a line such as '0: mlx5_0: pd 4 cq 9 qp 12', found {clean(first)[:80]!r}")
-    return Settings(resources=resources)
+    return Settings(resources=resources, mtus=mtus)
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
@@ -89,14 +95,14 @@ def findings(settings: Settings) -> Iterator[Finding]:
 
 PROBE = Probe(
     "ib.resources",
-    "How many queue pairs and other resources does each RDMA adapter have in use, and how many may it have?",
+    "How many queue pairs does each RDMA adapter have in use and may it have, and which MTU have its ports?",
     parse,
     findings,
     collect=_collect,
-    by_hand="rdma resource show; ibv_devinfo -v | grep -E 'hca_id|max_(qp|cq|mr|pd):'",
+    by_hand="rdma resource show; ibv_devinfo -v | grep -E 'hca_id|max_(qp|cq|mr|pd):|port:|active_mtu'",
     timeout_s=4.0,
     max_bytes=2_097_152,
     touches="stack",
-    needs="rdma of iproute2; for limits ibv_devinfo and read and write on /dev/infiniband/uverbs*",
+    needs="rdma of iproute2; for limits and MTU ibv_devinfo and read and write on /dev/infiniband/uverbs*",
     cost="not measured: there was no such hardware",
 )

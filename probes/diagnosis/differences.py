@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from probes.catalog.gpu.links import NEAR, nearest
 from probes.core import clean
 from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.gpus import GPU_PROBES, gpu_states
@@ -207,6 +208,23 @@ def _ports(facts: Any) -> Iterator[tuple[str, str]]:
         yield "rate of RDMA ports", " and ".join(f"{rate:g} Gb/s" for rate in rates)
 
 
+def _near(facts: Any) -> Iterator[tuple[str, str]]:
+    """`PIX: GPU0 NIC0, GPU1 NIC1; SYS: GPU2`: only of those that are near does it matter which."""
+    by_path: dict[str, list[str]] = {}
+    for gpu, (word, nics) in nearest(facts).items():
+        by_path.setdefault(word, []).append(f"{gpu} {'+'.join(nics)}" if word in NEAR else gpu)
+    if by_path:
+        yield (
+            "adapter nearest to each GPU",
+            "; ".join(f"{path}: {', '.join(by_path[path])}" for path in sorted(by_path)),
+        )
+
+
+def _adapters(facts: Any) -> Iterator[tuple[str, str]]:
+    if facts.mtus:
+        yield "MTU of InfiniBand ports", " and ".join(map(str, sorted(set(facts.mtus.values()))))
+
+
 _OF: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
     "host.versions": _versions,
     "host.settings": _settings,
@@ -214,6 +232,8 @@ _OF: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
     **dict.fromkeys(GPU_PROBES, _gpus),
     "net.links": _links,
     "ib.ports": _ports,
+    "ib.resources": _adapters,
+    "gpu.topo": _near,
 }
 
 

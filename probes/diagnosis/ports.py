@@ -36,6 +36,7 @@ class PortView:
     peer: tuple[str, int] | None = None
     link: NetLink | None = None  # of its network interface
     told_gbps: float | None = None  # its rate, as who brought its counters wrote
+    mtu_ref: str = ""  # the reading that told its MTU, where that is another than the port's
     _changes: dict[str, Change] | None = None
 
     @property
@@ -150,6 +151,11 @@ def ports_of(evidence: Evidence) -> Ports:
     for seen in evidence.of("ib.ports"):
         for port in seen.facts.ports:
             _facts(found, seen, port)
+    for seen in evidence.of("ib.resources"):
+        for name, mtu in seen.facts.mtus.items():
+            hca, _, number = name.rpartition("/")
+            _facts(found, seen, Port(hca, int(number), mtu=mtu))
+            _view(found, seen.node, hca, int(number)).mtu_ref = seen.ref
     _fabric(found, evidence)
     for seen in evidence.of("net.links"):
         for link in seen.facts.links:

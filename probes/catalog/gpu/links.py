@@ -31,6 +31,22 @@ class Topology:
         return [nv(word) for pair, word in self.pairs.items() if gpu in pair.split()]
 
 
+# Without the CPU in between, where GPUDirect RDMA is fast (NVIDIA, GPUDirect RDMA, "Supported Systems").
+NEAR = ("PIX", "PXB")
+PATHS = (*NEAR, "PHB", "NODE", "SYS")  # nearest first (nvidia-smi(1), topo)
+
+
+def nearest(topology: Topology) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """GPU -> its shortest path to any adapter, and to which ones that is; without those that have none."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for gpu in topology.gpus:
+        words = {pair.split()[1]: word for pair, word in topology.nics.items() if pair.split()[0] == gpu}
+        best = min((PATHS.index(word) for word in words.values() if word in PATHS), default=None)
+        if best is not None:
+            found[gpu] = PATHS[best], tuple(nic for nic, word in words.items() if word == PATHS[best])
+    return found
+
+
 def nv(word: str) -> int:
     """`NV18` -> 18, anything else 0."""
     return int(word[2:]) if word[:2] == "NV" and word[2:].isdecimal() and len(word) < 6 else 0

@@ -75,6 +75,17 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """What the kernel measured of one control group alone. `pids`: ranks in it."""
+
+    cgroup: str
+    pids: tuple[int, ...]
+    cpu: Pressure | None
+    memory: Pressure | None
+    io: Pressure | None
+
+
+@dataclass(frozen=True, slots=True)
 class PackageHeat:
     """A CPU package that its own sensor held down. `percent`: of the time between the samples; None where the kernel
     counts events alone (before 5.8)."""
@@ -111,6 +122,7 @@ class Load:
     cpus_free: str = ""  # those that are nearly always idle
     late_waits_percent: float | None = None  # of all waits for a CPU those of 4 ms or more, where a tracer counted them
     heat: tuple[PackageHeat, ...] = ()
+    waits: tuple[Waits, ...] = ()  # of the ranks' control groups
 
 
 def ranges_of(cpus: Iterable[int]) -> str:
@@ -137,6 +149,8 @@ def cpu_set(ranges: str) -> frozenset[int]:
 def findings(load: Load) -> Iterator[Finding]:
     """Waiting that the kernel measured, throttling by quota, too many runnable tasks, memory gone."""
     yield from _pressures(load)
+    for waits in load.waits:
+        yield from _of_group(waits, load)
     for quota in load.quotas:
         if quota.throttled_percent is not None and (quota.periods or 0) >= FEW_PERIODS:
             yield from _throttled(quota)
@@ -171,6 +185,22 @@ def _pressures(load: Load) -> Iterator[Finding]:
     if memory and memory.full_avg10 is not None and memory.full_avg10 > MEMORY_FULL_BAD:
         says = f"for {memory.full_avg10:g} % of the last 10 s every task waited for memory"
         yield Finding("host.memory_pressure", "bad", says)
+
+
+def _of_group(waits: Waits, load: Load) -> Iterator[Finding]:
+    """Ranks that wait in their own group alone: where the whole node waits it says so itself."""
+    who = f"ranks {', '.join(map(str, waits.pids[:8]))}"
+    both: tuple[tuple[str, Pressure | None, Pressure | None, float, Severity], ...] = (
+        ("memory", waits.memory, load.memory_pressure, MEMORY_FULL_BAD, "bad"),
+        ("I/O", waits.io, load.io_pressure, IO_FULL_WARN, "warn"),
+    )
+    for what, mine, node, limit, severity in both:
+        share, of_node = (one.full_avg10 if one else None for one in (mine, node))
+        if share is not None and share > limit and (of_node or 0.0) <= limit:
+            says = f"for {share:g} % of the last 10 s every task of the control group of {who} waited for {what}"
+            beside = f", of the whole node for {of_node:g} %" if of_node is not None else ""
+            code = "host.rank_memory_pressure" if what == "memory" else "host.rank_io_pressure"
+            yield Finding(code, severity, f"{says}{beside} ({waits.cgroup})", {"cgroup": waits.cgroup})
 
 
 def _throttled(quota: Quota) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from probes.catalog.host.load_facts import CpuUse, Load, PackageHeat, Pressure, Process, Quota
+from probes.catalog.host.load_facts import CpuUse, Load, PackageHeat, Pressure, Process, Quota, Waits
 from probes.core import ParseError, clean, sections
 
 
@@ -41,6 +41,7 @@ def parse(text: str) -> Load:
         tuple(_quota(name[7:], body) for name, body in parts.items() if name.startswith("cgroup ")),
         source,
         heat=_heat(parts, interval),
+        waits=tuple(_waits(name[9:], body) for name, body in parts.items() if name.startswith("pressure ")),
     )
 
 
@@ -80,7 +81,21 @@ def _loadavg(parts: Mapping[str, str]) -> tuple[float | None, float | None, floa
 
 def _pressure(parts: Mapping[str, str], name: str) -> Pressure | None:
     """`some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, and the same for full (not for cpu before 5.13)."""
-    text = parts.get(f"/proc/pressure/{name}")
+    return _psi(f"/proc/pressure/{name}", parts.get(f"/proc/pressure/{name}", ""))
+
+
+def _waits(cgroup: str, text: str) -> Waits:
+    """`pids 12 13`, then below [cpu], [memory] and [io] what the group's file says."""
+    head, *rest = text.split("\n[")
+    pids = head.split()
+    if pids[:1] != ["pids"] or not all(pid.isdecimal() for pid in pids[1:]):
+        raise ParseError(f"pressure {cgroup[:80]}: expected pids first, found {head[:80]!r}")
+    told = {name: body for name, _, body in (part.partition("]\n") for part in rest)}
+    found = {name: _psi(f"{cgroup[:80]}/{name}.pressure", told.get(name, "")) for name in ("cpu", "memory", "io")}
+    return Waits(cgroup, tuple(map(int, pids[1:])), found["cpu"], found["memory"], found["io"])
+
+
+def _psi(where: str, text: str) -> Pressure | None:
     if not text:
         return None
     found: dict[str, float] = {}
@@ -91,9 +106,9 @@ def _pressure(parts: Mapping[str, str], name: str) -> Pressure | None:
             try:
                 found[f"{kind}_{key}"] = float(value)
             except ValueError:
-                raise ParseError(f"/proc/pressure/{name}: expected numbers, found {line[:80]!r}") from None
+                raise ParseError(f"{where}: expected numbers, found {line[:80]!r}") from None
     if "some_avg10" not in found:
-        raise ParseError(f"/proc/pressure/{name}: no line 'some avg10=', found {text[:80]!r}")
+        raise ParseError(f"{where}: no line 'some avg10=', found {text[:80]!r}")
     return Pressure(*(found.get(key) for key in ("some_avg10", "some_avg60", "full_avg10", "full_avg60")))
 
 

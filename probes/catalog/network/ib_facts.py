@@ -12,11 +12,13 @@ BITS: Mapping[str, int] = {row["name"]: row["bits"] for row in rows("ib_counters
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An earlier look at a port's counters, in the same text. `at`: seconds since the epoch, None without a time."""
+    """An earlier look at a port's counters, in the same text. `at`: seconds since the epoch, `mono` of the node's own
+    clock; None without a time."""
 
     counters: Mapping[str, int | None]
     hw_counters: Mapping[str, int | None] = field(default_factory=dict)
     at: float | None = None
+    mono: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,16 @@ def rates(earlier: IbPorts, later: IbPorts) -> dict[str, dict[str, float | str]]
         }
         for old, new in pairs
     }
+
+
+def rates_now(facts: IbPorts) -> dict[str, dict[str, float | str]]:
+    """The same between the two looks of one reading; without ports that were looked at once."""
+    first = [
+        replace(port, counters=one.counters, hw_counters=one.hw_counters, at=one.at, mono=one.mono)
+        for port in facts.ports
+        for one in port.samples[:1]
+    ]
+    return rates(IbPorts(facts.boot_id, tuple(first)), facts)
 
 
 def _elapsed(old: Port, new: Port) -> float | None:

@@ -184,6 +184,7 @@ class Settings:
     sm_lid: int | None = None
     sm_state: str = ""
     resources: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0 qp" -> in use, "mlx5_0 max_qp" -> limit
+    mtus: Mapping[str, int] = field(default_factory=dict)  # "mlx5_0/1" -> active_mtu of the port, bytes
     clocksource: str = ""
     governors: tuple[str, ...] = ()  # of all CPUs
     numa_balancing: bool = False

@@ -10,9 +10,10 @@ from probes.diagnosis.job import quoted
 from probes.diagnosis.ports import Ports, PortView, usual
 
 CAUSE = "ib.link_degraded"
+OVERRUN = "excessive_buffer_overrun_errors"  # flow control of the link fails: its cable or firmware, no bit errors
 # Rise on the side that receives over a bad cable: InfiniBand Architecture Specification vol. 1, 16.1.3.5; mlx5.
 ERRORS = ("link_error_recovery", "port_rcv_errors", "local_link_integrity_errors", "port_local_physical_errors",
-    "rx_symbol_err_phy", "rx_pcs_symbol_err_phy", "rx_crc_errors_phy", "symbol_errors", "effective_errors",
+    OVERRUN, "rx_symbol_err_phy", "rx_pcs_symbol_err_phy", "rx_crc_errors_phy", "symbol_errors", "effective_errors",
     "rx_icrc_encapsulated", "link_error_recovery_phy")  # fmt: skip
 REMOTE = "port_rcv_remote_physical_errors"  # packets that a switch upstream had marked bad: not this cable
 NOISY = ("HDR", "NDR", "XDR", "GDR")  # PAM4: symbol errors before correction are normal
@@ -204,7 +205,8 @@ def _rising(evidence: Evidence, ports: Ports, view: PortView, own: dict[int, int
         beside = f"; on {len(others)} other ports at most by {max(others)}" if others else ""
         strong = count >= MANY or view.rise(*RECOVERIES) > 0
         because = [Reason(f"{view.called}: {rose}{over}{beside}", view.ref_of(*names))]
-        says = f"Bit errors rise on {view.called}: {rose}{over}"
+        what = "Errors of flow control" if names == [OVERRUN] else "Bit errors"
+        says = f"{what} rise on {view.called}: {rose}{over}"
         yield _hypothesis(evidence, view, says, because, ["errors_rise" if strong else "errors_rise_few"])
         return
     remote = view.rise(REMOTE)

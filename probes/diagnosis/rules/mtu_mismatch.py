@@ -33,7 +33,7 @@ def _by_interfaces(evidence: Evidence) -> Iterator[Hypothesis]:
             by_name.setdefault(name, []).append((node, link.mtu, ref))
     for view in ports.of_nodes:
         if view.facts is not None and view.facts.mtu is not None and view.facts.state in ("ACTIVE", None):
-            by_name.setdefault(view.hca, []).append((view.node, view.facts.mtu, view.ref))
+            by_name.setdefault(view.hca, []).append((view.node, view.facts.mtu, view.mtu_ref or view.ref))
     told: dict[tuple[frozenset[str], str], list[_Odd]] = {}
     for name, found in by_name.items():
         counts = Counter(mtu for _, mtu, _ in found)

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from probes.catalog.host.load_facts import Load, Process
 
 
 def load(**told: Any) -> Load:
-    values: dict[str, Any] = {one.name: None for one in fields(Load)}
-    return Load(
-        **(
-            values
-            | {"processes": (), "quotas": (), "heat": (), "source": "file", "cpus_full": "", "cpus_free": ""}
-            | told
-        )
-    )
+    values: dict[str, Any] = {one.name: None for one in fields(Load) if one.default is MISSING}
+    return Load(**(values | {"processes": (), "quotas": (), "source": "file"} | told))
 
 
 def nameless(comm: str) -> int:

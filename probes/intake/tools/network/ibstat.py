@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 from probes.catalog.network.ib_facts import IbPorts, Port
+from probes.catalog.network.port_words import node_facts, port
 from probes.core import lines_of
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, number, refuse, whole
-from probes.intake.tools.network._ports import node_facts, port
 
 _CA = re.compile(r"^\s{0,8}CA '([^'\n]{1,64})'", re.M)
 _PORT = re.compile(r"\s{0,16}Port (\d{1,3}):\s*$")

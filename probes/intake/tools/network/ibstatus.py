@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from probes.catalog.network.ib_facts import IbPorts
+from probes.catalog.network.port_words import node_facts, port
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, number, refuse, whole
-from probes.intake.tools.network._ports import node_facts, port
 
 _DEVICE = re.compile(r"^Infiniband device '([^'\n]{1,64})' port (\d{1,3}) status:", re.M)
 _LINE = re.compile(r"^\s{0,16}([a-z_ ]{3,20}):[ \t]{0,16}(\S[^\n]{0,100})$", re.M)

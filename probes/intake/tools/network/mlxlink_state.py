@@ -9,10 +9,10 @@ import re
 from dataclasses import replace
 
 from probes.catalog.network.ib_facts import IbPorts
+from probes.catalog.network.port_words import node_facts, port
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
 from probes.intake.tools.network import mlxlink
-from probes.intake.tools.network._ports import node_facts, port
 
 _STATE = re.compile(r"^\s{0,4}\"?State\"?\s{0,40}: ?\"?([A-Z][A-Za-z_ ]{2,30}?)\"?,?\s{0,4}$", re.M)
 _WIDTH = re.compile(r"^\s{0,4}\"?Width\"?\s{0,40}: ?\"?(\d{1,2})x", re.M)

@@ -8,13 +8,13 @@ import re
 from dataclasses import replace
 
 from probes.catalog.network.ib_facts import IbPorts
+from probes.catalog.network.port_words import node_facts, port
 from probes.intake.first_words import parts_by_first_word
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, mentions, refuse
 from probes.intake.tools.network import ibstat, ibstatus, ibv_devinfo, rdma_link, sysfs_ports
 from probes.intake.tools.network._counter_sets import device
 from probes.intake.tools.network._port_words import QUICK, ports_told
-from probes.intake.tools.network._ports import node_facts, port
 
 _OWN = (ibstat, ibstatus, ibv_devinfo, rdma_link, sysfs_ports)
 _TOOLS = re.compile(r"(?:sudo_)?(?:ibstat(?:us)?|ibportstate|ibv_devinfo|cat_sys_class_infiniband)(?![a-z])")

@@ -6,10 +6,10 @@ import json
 import re
 
 from probes.catalog.network.ib_facts import IbPorts, Port
+from probes.catalog.network.port_words import node_facts, port
 from probes.core import clean
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse, whole
-from probes.intake.tools.network._ports import node_facts, port
 
 _LINK = re.compile(
     r"^(?:link|\d{1,4}/\d{1,3}:) ([\w.-]{1,60})/(\d{1,3}):? (?=[^\n]{0,200}\bstate )([^\n]{1,300})", re.M

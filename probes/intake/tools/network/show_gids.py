@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from probes.catalog.network.ib_facts import IbPorts
+from probes.catalog.network.port_words import node_facts, port
 from probes.intake.tools import Tool
 from probes.intake.tools._text import host_in, refuse
-from probes.intake.tools.network._ports import node_facts, port
 
 _ROW = re.compile(
     r"^([a-zA-Z][\w.-]{1,40})\s{1,8}(\d{1,3})\s{1,8}(\d{1,4})\s{1,8}([0-9a-f:]{15,45})\s{1,32}"
