@@ -70,6 +70,14 @@ def _collect() -> Mapping[str, str]:
         fields = after_name(line)
         return int(fields[11]) + int(fields[12])
 
+    def is_ours(pid: str) -> bool:
+        """Whether the runner or a process below it: a Python too, and no rank."""
+        for _ in range(16):
+            if pid == str(os.getppid()):
+                return True
+            pid = after_name(first[pid])[1] if pid in first else "0"
+        return False
+
     def throttling(folders: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Every folder from a cgroup up to the root that sets a CPU limit: the tightest one may be above."""
         found: list[tuple[str, str]] = []
@@ -127,9 +135,11 @@ def _collect() -> Mapping[str, str]:
     for pid in first:
         if pid not in kernel and time.monotonic() - began < 0.45 and holds_gpu(pid):
             ranks.append(pid)
+    ours = {pid for pid in first if is_ours(pid)}
     delays = {pid: text(f"/proc/{pid}/schedstat", 256).strip() for pid in first if pid not in kernel}
     groups: dict[tuple[str, str], tuple[str, list[str]]] = {}
-    for pid in ["self"] + ranks[:64] + [p for p in first if "(python" in first[p] or "(pt_main" in first[p]][:256]:
+    pythons = [pid for pid in first if "(python" in first[pid] or "(pt_main" in first[pid]]
+    for pid in ["self"] + ranks[:64] + [p for p in pythons if p not in ours][:256]:
         for limited in throttling(cgroup_folders(pid)):
             groups.setdefault(limited, (text(limited[0] + "/cpu.stat"), []))[1].append(pid)
     # psutil may be on a dead file system: its import runs in a child of its own
@@ -144,7 +154,7 @@ def _collect() -> Mapping[str, str]:
     hz = os.sysconf("SC_CLK_TCK")
     names, waited = ("(python", "(pt_main_thread"), {}
     for pid in spent:
-        if any(name in first[pid] for name in names):
+        if pid not in ours and any(name in first[pid] for name in names):
             late = text(f"/proc/{pid}/schedstat", 256).split()
             waited[pid] = (int(late[1]) - int(delays[pid].split()[1])) / 1e9 if len(late) > 1 and delays[pid] else 0.0
     # A rank held back by a quota uses little CPU and waits for more: both count.
