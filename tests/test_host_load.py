@@ -14,6 +14,7 @@ import pytest
 from probes.catalog.host_load import PROBE, findings, parse
 from probes.core import ParseError, sections
 from probes.transport import Plan
+from probes.transport.protocol import to_capture
 from tests.support.collectors import capture_here, old_and_new_pythons
 from tests.support.runners import probe, run
 from tests.support.wait import until
@@ -162,7 +163,6 @@ def test_a_busy_python_is_taken_for_a_rank_and_measured(python: str, busy: subpr
     list(findings(read))
 
 
-@pytest.mark.needs_root
 def _spin() -> dict[str, str]:
     import os
     import time
@@ -175,12 +175,14 @@ def _spin() -> dict[str, str]:
 
 def test_a_probe_beside_it_is_no_rank_however_busy() -> None:
     """Probes are Pythons too, and on a crowded node they wait for a CPU as ranks do."""
-    answers = run(Plan((probe("test.spin", collect=_spin), PROBE), deadline_s=9.0))
-    spun = int(sections(answers["test.spin"]["out"])["pid"])
-    found = parse(answers["host.load"]["out"]).processes
+    spin = probe("test.spin", collect=_spin, timeout_s=9.0)
+    answers = run(Plan((spin, PROBE), deadline_s=12.0))
+    spun = int(sections(to_capture("here", spin, answers["test.spin"]).text)["pid"])
+    found = parse(to_capture("here", PROBE, answers["host.load"]).text).processes
     assert [one for one in found if one.pid == spun and one.rank] == []
 
 
+@pytest.mark.needs_root
 def test_a_rank_that_a_quota_holds_back_is_found_with_its_quota(busy: subprocess.Popen[bytes]) -> None:
     """Held to 5 % of a CPU it uses little, but waits for more."""
     old = Path("/sys/fs/cgroup/cpu")
