@@ -72,8 +72,8 @@ def holding(node: str, kib: int) -> Seen:
 
 
 def test_a_node_that_has_lost_a_module_of_memory_is_named_and_what_firmware_keeps_is_no_difference() -> None:
-    """Of 32 modules of 64 GiB one is gone; a reservation for crash dumps is 512 MiB."""
-    whole = [holding("a", 2_113_372_160), holding("b", 2_113_372_160 - 524_288), holding("c", 2_113_371_904)]
+    """Of 32 modules of 64 GiB one is gone; a reservation for crash dumps is 2 GiB."""
+    whole = [holding("a", 2_113_372_160), holding("b", 2_113_372_160 - 2 * 2**20), holding("c", 2_113_371_904)]
     assert said(whole) == []
     assert said([*whole, holding("d", 2_113_372_160 - 64 * 2**20)]) == [
         "memory of the node: 2015 GiB on a, b, c, 1951 GiB on d"

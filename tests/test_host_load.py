@@ -137,7 +137,24 @@ def test_long_hostile_lines_are_read_in_no_time(section: str, piece: str) -> Non
     assert time.monotonic() - began < 1.0
 
 
+@pytest.mark.parametrize(("first", "second", "found"), [(0, 0, []), (3, 3, ["info"]), (3, 5, ["warn"]), (9, 0, [])])
+def test_tasks_that_the_kernel_finds_hung_are_told_loudly_only_while_they_become_more(
+    first: int, second: int, found: list[str]
+) -> None:
+    """sysctl/kernel.rst, hung_task_detect_count: since boot, or since somebody set it back."""
+    counts = {f"sys_kernel_hung task detect count {look}": str(value) for look, value in ((1, first), (2, second))}
+    text = load(**counts).replace("hung task detect count", "hung_task_detect_count")
+    assert [severity for code, severity in codes(text) if code == "host.hung_tasks"] == found
+
+
 # The collector, for real
+
+
+def test_the_count_of_hung_tasks_is_read_where_the_kernel_has_one(tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("7\n")
+    instead = {"/proc/sys/kernel/hung_task_detect_count": str(tmp_path / "count")}
+    text = capture_here(PROBE, instead=instead).text.replace(str(tmp_path / "count"), *instead)
+    assert (parse(text).hung_tasks, parse(text).hung_tasks_more) == (7, 0)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 Source   /proc/pressure/*, /proc/loadavg, /proc/stat, /proc/meminfo, /proc/PID/{stat,schedstat}, cpu.max and cpu.stat of
          cgroups v2 or cpu.cfs_quota_us of v1; proc_pid_stat(5) and the kernel's Documentation/accounting/psi.rst,
          admin-guide/cgroup-v2.rst, scheduler/sched-stats.rst; thermal_throttle of one CPU of each package (Intel;
-         arch/x86/kernel/cpu/mce/therm_throt.c). psutil's own readings where it can be imported.
+         arch/x86/kernel/cpu/mce/therm_throt.c); hung_task_detect_count (admin-guide/sysctl/kernel.rst). psutil's own readings where it can be imported.
          Two samples about a second apart. Command lines are never read: that can hang on a task in state D
 Units    percent of wall time (one CPU = 100 for a process), bytes, seconds, CPUs
 Shape    Load
@@ -128,7 +128,8 @@ def _collect() -> Mapping[str, str]:
     parts["/sys/devices/system/cpu/online"] = text("/sys/devices/system/cpu/online")
     parts["/proc/meminfo"] = "\n".join(line for line in text("/proc/meminfo").split("\n") if line.startswith(keep))
 
-    parts["golden15/heat 1"] = heat()
+    hung = "/proc/sys/kernel/hung_task_detect_count"
+    parts[hung + " 1"], parts["golden15/heat 1"] = text(hung, 64), heat()
     first_mono, parts["/proc/stat 1"], first = time.monotonic(), stat(), processes()
     kernel = [pid for pid, line in first.items() if pid == "2" or after_name(line)[1] == "2"]
     ranks = []
@@ -149,7 +150,7 @@ def _collect() -> Mapping[str, str]:
     time.sleep(max(0.0, first_mono + 1.0 - time.monotonic()))
     second_mono, parts["/proc/stat 2"], second = time.monotonic(), stat(), processes()
 
-    parts["golden15/heat 2"] = heat()
+    parts[hung + " 2"], parts["golden15/heat 2"] = text(hung, 64), heat()
     spent = {pid: ticks(second[pid]) - ticks(first[pid]) for pid in second if pid in first and pid not in kernel}
     hz = os.sysconf("SC_CLK_TCK")
     names, waited = ("(python", "(pt_main_thread"), {}
