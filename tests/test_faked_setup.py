@@ -1,5 +1,6 @@
-"""Nodes with ranks below real sshds: of three alike, one has another driver on disk, a rank at its limits, a rank with
-another setting, and a process that NCCL has lost. Each probe tells its fault there and nothing of the healthy twins.
+"""Nodes with ranks below real sshds: of three alike, one has another driver on disk, a rank at its limits, one with
+another setting, a container without RDMA devices, and a process that NCCL has lost. Each probe tells its fault there
+and nothing of the healthy twins.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from probes.transport import Plan
 from tests.support.asking import ask
 from tests.support.control_groups import MakeGroup
 from tests.support.dead_mount import PYTHON
+from tests.support.namespaces import unshare_mounts
 from tests.support.ranks import rank_env
-from tests.support.sshd_nodes import Lab
+from tests.support.sshd_nodes import OWN_DEV, Lab
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -62,7 +64,7 @@ time.sleep(600)
 # Probe -> what it must tell of the sick node, and of no other.
 FAULTS = {
     "host.versions": {"host.driver_mismatch"},
-    "host.settings": {"host.limit_near"},
+    "host.settings": {"host.limit_near", "host.no_rdma_device"},
     "nccl.ras": {"nccl.dead"},
     "rank.env": {"rank.env_differs"},
 }
@@ -86,16 +88,22 @@ def installed(site: Path, torch: str) -> list[str]:
 
 
 def start(lab: Lab, name: str, group: Path | None = None) -> None:
-    """A node with a job of two ranks of its own, in a network of their own as in a container."""
+    """A node with a job of two ranks of its own, in a network and mounts of their own as in a container: on the sick
+    node one that was started without RDMA devices."""
     place = lab.folder / f"job-{name}"
     maps = installed(place / "site-packages", "2.4.0+cu121" if group else "2.5.1+cu124")
     (place / "nvidia").write_text(DRIVER)
     (place / "rank.py").write_text(RANK)
     lines = [
+        f"{OWN_DEV}mkdir /dev/infiniband; touch /dev/infiniband/uverbs0 /dev/infiniband/uverbs1",
         "mount -t tmpfs tmpfs /proc/driver",
         f"mkdir /proc/driver/nvidia; cp {place}/nvidia /proc/driver/nvidia/version",
     ]
-    lines += ["cat >/tmp/job <<'END'", "ip link set lo up"]
+    lines += [
+        "cat >/tmp/job <<'END'",
+        "ip link set lo up",
+        *(["mount -t tmpfs tmpfs /dev/infiniband"] if group else []),
+    ]
     for rank in range(2):
         told = {"maps": maps, "answers": [], "group": str(group) if group and rank else ""}
         told["answers"] = polls("json_dead" if group else "json_in_step") if not rank else []
@@ -107,7 +115,7 @@ def start(lab: Lab, name: str, group: Path | None = None) -> None:
     lines += [
         "wait",
         "END",
-        "unshare --net sh /tmp/job &",
+        f"unshare --net {' '.join(unshare_mounts())} sh /tmp/job &",
         "until [ -e /tmp/ready0 ] && [ -e /tmp/ready1 ]; do sleep 0.1; done",
     ]
     modinfo = f"#!/bin/sh\necho {'550.144.03' if group else '550.90.07'}\n"
@@ -118,7 +126,7 @@ def loud(reading: Reading) -> set[str]:
     return {one.code for one in reading.findings if one.severity in ("warn", "bad")}
 
 
-def test_what_is_set_up_wrong_on_one_node_is_told_of_it_alone(lab: Lab, group: MakeGroup) -> None:
+def test_what_is_set_up_wrong_on_one_node_is_told_of_it_alone(group: MakeGroup, lab: Lab) -> None:
     start(lab, "well-1")
     start(lab, "well-2")
     start(lab, "sick", group("pids", {"pids.max": "20"}))
@@ -131,6 +139,9 @@ def test_what_is_set_up_wrong_on_one_node_is_told_of_it_alone(lab: Lab, group: M
     ]
     assert {probe: loud(readings["sick", probe]) for probe in FAULTS} == FAULTS
     near = [one.says for one in readings["sick", "host.settings"].findings if one.code == "host.limit_near"]
+    lacking = [one for one in readings["sick", "host.settings"].findings if one.code == "host.no_rdma_device"]
+    assert len(lacking) == 2 and "none of the node's 2 RDMA devices" in lacking[0].says
+    assert {room.verbs for room in readings["well-1", "host.settings"].facts.rooms} == {2}
     assert [("open files" in says, "tasks" in says) for says in near] == [(True, False), (False, True)], near
 
     twins = {key: one for key, one in readings.items() if key[0] != "sick"}
@@ -140,5 +151,3 @@ def test_what_is_set_up_wrong_on_one_node_is_told_of_it_alone(lab: Lab, group: M
     assert alone.differences == ()
     together = diagnose([seen(reading) for reading in readings.values()], NODES)
     assert "PyTorch: 2.5.1+cu124 on well-1, well-2, 2.4.0+cu121 on sick" in [one.says for one in together.differences]
-    for node in lab.nodes.values():
-        lab.stop(node)

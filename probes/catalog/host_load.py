@@ -3,8 +3,9 @@
 Source   /proc/pressure/*, /proc/loadavg, /proc/stat, /proc/meminfo, /proc/PID/{stat,schedstat}, cpu.max and cpu.stat of
          cgroups v2 or cpu.cfs_quota_us of v1; proc_pid_stat(5) and the kernel's Documentation/accounting/psi.rst,
          admin-guide/cgroup-v2.rst, scheduler/sched-stats.rst; thermal_throttle of one CPU of each package (Intel;
-         arch/x86/kernel/cpu/mce/therm_throt.c); hung_task_detect_count (admin-guide/sysctl/kernel.rst). psutil's own readings where it can be imported.
-         Two samples about a second apart. Command lines are never read: that can hang on a task in state D
+         arch/x86/kernel/cpu/mce/therm_throt.c); hung_task_detect_count (admin-guide/sysctl/kernel.rst). psutil's own
+         readings where it can be imported. Two samples about a second apart. Command lines are never read: that can
+         hang on a task in state D
 Units    percent of wall time (one CPU = 100 for a process), bytes, seconds, CPUs
 Shape    Load
 Errors   ParseError when a file is not what the kernel prints; None where this kernel lacks a file (PSI before 4.20)
