@@ -29,6 +29,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 MARK = "@golden15 "
 PROTOCOL = 1
+ROOM_S = 0.5  # how long to try where no further process may be started: others of ours end meanwhile
 GRACE_S = 0.5  # between SIGKILL and calling a child hung: a killed process that can die does so in milliseconds
 # memfd_create(2) for Pythons before 3.8, which cannot call it: arch/*/include/uapi/asm/unistd.h.
 MEMFD_CREATE = {"x86_64": 319, "aarch64": 279, "ppc64le": 360, "s390x": 350}
@@ -84,8 +85,17 @@ def sh(argv: List[str], limit: int = 262144) -> Tuple[int, str, str]:
     out, err = _scratch(), _scratch()
     allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
     _limit_files(limit + 1)  # the file limit is what stops a flood
+    null = subprocess.DEVNULL
+    until = time.monotonic() + ROOM_S
     try:
-        status = subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=_die_with_parent)
+        while True:
+            try:
+                status = subprocess.call(argv, stdin=null, stdout=out, stderr=err, preexec_fn=_die_with_parent)
+                break
+            except OSError as error:
+                if error.errno != errno.EAGAIN or time.monotonic() > until:
+                    raise
+            time.sleep(0.02)
     except (FileNotFoundError, PermissionError) as error:
         return (127, "", str(error))
     finally:
@@ -123,12 +133,25 @@ def isolate(
 ) -> List[Dict[str, Any]]:
     """Run each (name, function) in a child of its own, side by side; abandon those past the deadline.
 
-    For calls that may each hang on their own, such as one per GPU. Results come in the order of `calls`:
+    For calls that may each hang on their own, such as one per GPU. Those for whom there is no room yet, where
+    processes are limited, follow as others end; OSError when there is none. Results come in the order of `calls`:
     {"name", "outcome", "text", "why", "state", "wchan", "took_s"}; outcome as for a capture. What a call wrote to
     descriptor 1 before it hung is in "text".
     """
-    children = [Child(name, call, deadline_s, max_bytes, own_session=False) for name, call in calls]
-    while not all([child.step() for child in children]):  # noqa: C419  (each must be stepped, not only up to the first)
+    ends = time.monotonic() + deadline_s
+    waiting, children = list(calls), []  # type: Any, List[Child]
+    lonely = time.monotonic()  # since when none of ours runs, whose end would make room
+    while waiting or not all([child.step() for child in children]):  # noqa: C419  (each must be stepped)
+        now = time.monotonic()
+        try:
+            while waiting:
+                name, call = waiting[0]
+                children.append(Child(name, call, max(0.1, ends - now), max_bytes, own_session=False))
+                del waiting[0]
+        except OSError as error:
+            lonely = now if any([not child.step() for child in children]) else lonely  # noqa: C419
+            if error.errno != errno.EAGAIN or now > min(ends, lonely + ROOM_S):
+                raise
         time.sleep(0.01)
     results = [
         {
@@ -612,9 +635,10 @@ def _read_ahead() -> bytes:
 _status = -1  # in a child: the pipe that tells its parent how it went
 
 
-def _tell(outcome: str, why: str = "", truncated: bool = False) -> None:
+def _tell(outcome: str, why: str = "", truncated: bool = False, crowded: bool = False) -> None:
     if _status >= 0:
-        words = {"outcome": outcome, "why": why[:400], "truncated": truncated}  # short enough for one write to a pipe
+        # Short enough for one write to a pipe.
+        words = {"outcome": outcome, "why": why[:400], "truncated": truncated, "crowded": crowded}
         os.write(_status, (json.dumps(words) + "\n").encode("ascii"))
 
 
@@ -693,7 +717,7 @@ class Child:
         self.outcome = ""
         self.why = self.state = self.wchan = ""
         self.rc = None  # type: Optional[int]
-        self.hung = self.truncated = False
+        self.hung = self.truncated = self.crowded = False  # crowded: it found no room for a process of its own
         self.took_s = 0.0
         self.killed_at = 0.0
         self.at, self.mono = time.time(), time.monotonic()
@@ -756,7 +780,8 @@ class Child:
         except Skipped as error:
             _tell("skipped", str(error))
         except BaseException as error:
-            _tell("failed", "the probe stopped with %s: %s" % (type(error).__name__, error))
+            crowded = isinstance(error, OSError) and error.errno == errno.EAGAIN
+            _tell("failed", "the probe stopped with %s: %s" % (type(error).__name__, error), crowded=crowded)
         finally:
             os._exit(code)
 
@@ -795,6 +820,7 @@ class Child:
         self.rc = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         told = self._told()
         self.why = told.get("why", "")
+        self.crowded = bool(told.get("crowded"))
         self.truncated = bool(told.get("truncated")) or os.fstat(self.out).st_size > self.max_bytes
         stuck = self._end_group()
         if self.killed_at and stuck:  # the shell died, but what it waited for cannot
@@ -898,6 +924,7 @@ class Runner:
         self.waiting = list(plan["probes"])
         self.running = {}  # type: Dict[str, Tuple[Child, Dict[str, Any]]]
         self.poisoned = {}  # type: Dict[str, str]  # lock -> the probe that hung on it
+        self.full_since = 0.0  # monotonic seconds: since when no process can be started though none of ours runs
         self.sent = 0
         self.began = time.monotonic()
         self.pending = b""
@@ -958,22 +985,34 @@ class Runner:
             elif not lock or lock not in busy:
                 self.waiting.remove(probe)
                 busy.add(lock)
-                self.begin(probe)
+                if not self.begin(probe):
+                    return
 
-    def begin(self, probe: Dict[str, Any]) -> None:
+    def begin(self, probe: Dict[str, Any]) -> bool:
+        """False when it has to wait for room: where processes are limited."""
         try:
             work = _work(probe, self.plan)
             child = Child(probe["name"], work, probe["timeout_s"], probe["max_bytes"])
         except OSError as error:
+            now = time.monotonic()
+            self.full_since = 0.0 if self.running else self.full_since or now
+            if error.errno == errno.EAGAIN and (self.running or now - self.full_since < ROOM_S):
+                self.plan["parallel"] = 1  # each needs room for tools, too
+                self.waiting.insert(0, probe)
+                return False
             why = "no process could be started on the node: %s" % (error.strerror or error)
             self.say("capture", probe=probe["name"], outcome="failed", why=why)
-            return
+            return True
+        self.full_since = 0.0
         self.running[probe["name"]] = (child, probe)
+        for _, one in self.running.values() if len(self.running) > 1 else ():
+            one["beside"] = True  # it ran beside another
+        return True
 
     def patience(self) -> float:
         """Seconds until something may be due. SIGCHLD and standard input wake earlier."""
         now = time.monotonic()
-        due = [self.began + self.plan["deadline_s"]]  # type: List[float]
+        due = [now + 0.02 if self.full_since else self.began + self.plan["deadline_s"]]  # type: List[float]
         for child, _ in self.running.values():
             due.append(child.killed_at + GRACE_S if child.killed_at else child.mono + child.deadline_s)
         return min(1.0, max(0.01, min(due) - now))
@@ -996,6 +1035,11 @@ class Runner:
                 self.say("pong", n=line[5:25].decode("ascii", "replace"), at=repr(time.time()))
 
     def tell(self, child: Child, probe: Dict[str, Any]) -> None:
+        if child.crowded and probe.pop("beside", False):  # the others took its room: once more, alone
+            self.plan["parallel"] = 1
+            self.waiting.insert(0, probe)
+            child.close()
+            return
         if child.hung and probe.get("lock"):
             self.poisoned[probe["lock"]] = probe["name"]
         out = child.output()

@@ -55,6 +55,31 @@ def test_settings_of_the_machine_are_compared_the_fewest_odd_nodes_first() -> No
     ]
 
 
+def test_a_node_with_another_cpu_or_without_a_module_that_the_others_have_loaded_is_named() -> None:
+    usual = ["nvidia", "nvidia_uvm", "nvidia_peermem", "ib_uverbs", "mlx5_ib", "rdma_ucm", "gdrdrv", "fuse"]
+    readings = [settings(node, modules=usual, cpu_model="Intel(R) Xeon(R) Platinum 8480C") for node in "abc"]
+    readings.append(settings("d", modules=[one for one in usual if one not in ("gdrdrv", "fuse")], cpu_model="Intel(R)"
+        " Xeon(R) Platinum 8468"))  # fmt: skip
+    assert said(readings) == [
+        "model of CPU: Intel(R) Xeon(R) Platinum 8480C on a, b, c, Intel(R) Xeon(R) Platinum 8468 on d",
+        "module gdrdrv: loaded on a, b, c, not loaded on d",
+    ]
+
+
+def holding(node: str, kib: int) -> Seen:
+    load = f"==> /proc/loadavg <==\n1.00 1.00 1.00 1/100 9\n==> /proc/meminfo <==\nMemTotal: {kib} kB\n"
+    return reading(node, "host.load", load)
+
+
+def test_a_node_that_has_lost_a_module_of_memory_is_named_and_what_firmware_keeps_is_no_difference() -> None:
+    """Of 32 modules of 64 GiB one is gone; a reservation for crash dumps is 2 GiB."""
+    whole = [holding("a", 2_113_372_160), holding("b", 2_113_372_160 - 2 * 2**20), holding("c", 2_113_371_904)]
+    assert said(whole) == []
+    assert said([*whole, holding("d", 2_113_372_160 - 64 * 2**20)]) == [
+        "memory of the node: 2015 GiB on a, b, c, 1951 GiB on d"
+    ]
+
+
 def test_what_a_node_does_not_tell_is_no_difference() -> None:
     assert said([settings("a"), settings("b", clocksource="", governors=[], modules=[])]) == []
 

@@ -22,7 +22,7 @@ from probes.transport import Plan
 from tests.support.asking import ask, nothing_left
 from tests.support.collectors import capture_here
 from tests.support.ibsim import DISCOVERS, TOOLS, Fabric, net
-from tests.support.sshd_nodes import Lab
+from tests.support.sshd_nodes import OWN_DEV, Lab
 from tests.support.wait import until
 
 LEAVES, NODES = 2, 4
@@ -33,11 +33,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("ibsim", path=TOOLS) is None, reason="cannot run here: needs ibsim and opensm"),
 ]
 # A /dev of the node's own, with the device of management datagrams that only root may open.
-UMAD = """d=/var/tmp/dev; mkdir $d; mount -t tmpfs -o mode=755 tmpfs $d
-for n in null zero full random urandom tty; do touch $d/$n; mount --bind /dev/$n $d/$n; done
-mkdir $d/pts $d/shm $d/infiniband; mount --rbind /dev/pts $d/pts; mount --rbind /dev/shm $d/shm
-touch $d/infiniband/umad0; chmod 600 $d/infiniband/umad0; mount --rbind $d /dev
-"""
+UMAD = f"{OWN_DEV}mkdir /dev/infiniband; touch /dev/infiniband/umad0; chmod 600 /dev/infiniband/umad0\n"
 # What libibumad prints, and the status, where it may not open that device.
 REFUSED = '[ "$(id -u)" = 0 ] || { echo "ibwarn: mad_rpc_open_port: can\'t open UMAD port ((null):0)" >&2; exit 1; }'
 

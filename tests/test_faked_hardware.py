@@ -1,10 +1,11 @@
 """Nodes whose hardware is faked below real sshds: a mount namespace shows each its own /sys, tools print recordings.
 
-Each family of probes finds the fault of the sick node and is quiet on its two healthy twins.
+Each family of probes finds the fault of the sick node and is quiet on its two healthy twins: no warning of any kind.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,10 @@ printf 'Id=slurmd.service\\nLoadState=loaded\\nActiveState={state}\\nSubState={s
 printf '\\nId=kubelet.service\\nLoadState=not-found\\nActiveState=inactive\\n'
 """
 NO_JOURNAL = "#!/bin/sh\nexit 1\n"
+CHRONYC = """#!/bin/sh
+printf 'Reference ID    : CB00710F (203.0.113.15)\nSystem time     : 0.000000501 seconds slow of NTP time\n'
+printf 'Last offset     : +0.000000132 seconds\nLeap status     : Normal\n'
+"""
 
 
 def write(root: Path, files: Mapping[str, object]) -> None:
@@ -112,35 +117,49 @@ def start(lab: Lab, name: str) -> None:
     system(place / "system", sick)
     well, broken = FIXTURES / "h100_590_load.out", FIXTURES / "h100_535_power_brake.out"
     pressure = "some avg10={0} avg60={0} avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0"
-    write(place, {"pressure": pressure.format("91.20" if sick else "0.10")})
+    stat = re.sub(r"procs_(running|blocked) \d+", r"procs_\1 1", Path("/proc/stat").read_text())
+    proc = {f"pressure/{what}": pressure.format("0.10") for what in ("cpu", "io", "memory")}
+    proc |= {"loadavg": "0.20 0.21 0.20 1/300 4711", "stat": stat}  # however busy the machine of the tests may be
+    write(place / "proc", proc | ({"pressure/cpu": pressure.format("91.20")} if sick else {}))
     mounts = (
         f"mount --bind {place}/pci /sys/bus/pci/devices\nmount --bind {place}/class /sys/class\n"
         "mount -t tmpfs tmpfs /run\nmkdir -p /run/sshd /run/systemd/system\n"
-        f"mount --bind {place}/system /sys/devices/system\nmount --bind {place}/pressure /proc/pressure/cpu\n"
+        f"mount --bind {place}/system /sys/devices/system\n"
     )
+    mounts += "".join(f"mount --bind {place}/proc/{name} /proc/{name}\n" for name in proc)
     if sick:
         mounts += "mount -t tmpfs -o size=64k tmpfs /var/tmp; head -c 65536 /dev/zero >/var/tmp/full || true\n"
     tools = {
         "nvidia-smi": SMI.format(well=well, second=broken if sick else well),
         "dmesg": DMESG.format(line=XID if sick else ""),
         "journalctl": NO_JOURNAL,
+        "chronyc": CHRONYC,
         "systemctl": SYSTEMCTL.format(state="failed" if sick else "active"),
     }
     lab.start(name, mounts=mounts, tools=tools)
 
 
-@pytest.fixture
-def readings(lab: Lab) -> dict[tuple[str, str], Reading]:
-    """What the suites capture, triage and fabric tell of the three nodes."""
-    for name in NODES:
+def told(lab: Lab, nodes: tuple[str, ...], *asked: str) -> dict[tuple[str, str], Reading]:
+    """What suites tell of nodes."""
+    for name in nodes:
         start(lab, name)
     found: dict[tuple[str, str], Reading] = {}
-    for suite in ("capture", "triage", "fabric"):
-        captures, ends = ask(lab, list(NODES), suites.SUITES[suite].plan(), node_s=30, run_s=60)
+    for suite in asked:
+        captures, ends = ask(lab, list(nodes), suites.SUITES[suite].plan(), node_s=30, run_s=60)
         assert {end.reason for end in ends.values()} == {""}
         found |= {key: catalog.read(capture) for key, capture in captures.items()}
     nothing_left(lab)
     return found
+
+
+def loud(reading: Reading) -> set[str]:
+    return {finding.code for finding in reading.findings if finding.severity in ("warn", "bad")}
+
+
+@pytest.fixture
+def readings(lab: Lab) -> dict[tuple[str, str], Reading]:
+    """What the suites capture, triage and fabric tell of the three nodes."""
+    return told(lab, NODES, "capture", "triage", "fabric")
 
 
 # Probe -> codes that it must tell of the sick node, and of no other.
@@ -163,14 +182,17 @@ def test_each_family_finds_its_fault_and_is_quiet_on_the_healthy_twins(
     readings: dict[tuple[str, str], Reading],
 ) -> None:
     for probe, codes in FAULTS.items():
-        told = {name: readings[name, probe] for name in NODES}
-        assert {one.outcome for one in told.values()} == {"ok"}, (probe, [one.parse_error for one in told.values()])
-        loud = {
-            name: {finding.code for finding in one.findings if finding.severity in ("warn", "bad")}
-            for name, one in told.items()
-        }
-        assert codes <= loud["sick"], (probe, loud)
-        assert not codes & (loud["well-1"] | loud["well-2"]), (probe, loud)
+        answers = {name: readings[name, probe] for name in NODES}
+        assert {one.outcome for one in answers.values()} == {"ok"}, (
+            probe,
+            [one.parse_error for one in answers.values()],
+        )
+        assert codes <= loud(answers["sick"]), (probe, loud(answers["sick"]))
+    twins = {key: one for key, one in readings.items() if key[0] != "sick"}
+    assert {key: loud(one) for key, one in twins.items() if loud(one)} == {}
+    alone = diagnose([seen(reading) for reading in twins.values()], NODES[:2])
+    assert alone.verdict.hypothesis.cause in ("none", "unknown"), alone.verdict
+    assert alone.differences == ()
 
 
 def test_what_is_wrong_only_beside_its_twins_is_a_difference(readings: dict[tuple[str, str], Any]) -> None:
@@ -179,3 +201,11 @@ def test_what_is_wrong_only_beside_its_twins_is_a_difference(readings: dict[tupl
     for what in DIFFER:
         assert any(what.lower() in says.lower() and "sick" in says for says in differences), (what, differences)
     assert found.verdict.hypothesis.subject.get("node") == "sick"
+
+
+def test_what_verify_looks_at_again_tells_the_same_faults(lab: Lab) -> None:
+    """After mending: a fault that is still there must be told, and a healthy node must not be kept out."""
+    found = told(lab, ("well-1", "sick"), "verify")
+    for probe in set(FAULTS) & set(suites.SUITES["verify"].probes):
+        assert FAULTS[probe] <= loud(found["sick", probe]), (probe, found["sick", probe].capture.why)
+    assert {key: loud(one) for key, one in found.items() if key[0] == "well-1" and loud(one)} == {}

@@ -10,6 +10,7 @@ import base64
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -144,6 +145,7 @@ def test_every_python_reads_the_same_from_nvml(python: str, answers: dict[str, d
     assert (good.vbios, good.gsp, good.memory_c, good.nvlinks) == ("96.00.A5.00.01", "590.48.01", 48, 17)
     assert (good.slowdown_c, good.memory_max_c, bad.nvlinks) == (87, 95, 17)
     assert (good.ecc, good.ecc_pending, bad.ecc, bad.ecc_pending) == (True, True, False, True)
+    assert (good.mig, good.mig_pending, bad.mig, bad.mig_pending) == (False, False, False, True)
     assert (lost.answered, lost.silence) == (False, "GPU is lost")
     assert (stuck.answered, stuck.outcome, stuck.state, stuck.index) == (False, "timeout", "D", 3)
     assert (dying.answered, dying.name, dying.missing["power_w"], dying.power_w) == (True, None, "GPU is lost", None)
@@ -196,6 +198,7 @@ def test_faults_read_from_nvml_are_found(answers: dict[str, dict[str, Any]]) -> 
         ("gpu.sram_threshold", "bad", 1),
         ("gpu.remap_pending", "bad", 1),
         ("gpu.ecc_mode", "info", 1),
+        ("gpu.mig_mode", "info", 1),
         ("gpu.hot", "warn", 1),
         ("gpu.power_brake", "bad", 1),
         ("gpu.pcie_width", "bad", 1),
@@ -209,6 +212,16 @@ def test_faults_read_from_nvml_are_found(answers: dict[str, dict[str, Any]]) -> 
     ]
     stuck = next(finding for finding in findings(state) if finding.code == "gpu.no_answer")
     assert stuck.says.startswith("GPU 3 at 0000:5d:00.0 does not answer: process in state D")
+
+
+def test_a_split_that_waits_for_a_reset_is_told_as_ecc_is() -> None:
+    """nvidia-smi(1): a change of MIG mode is pending until the GPU is reset."""
+    text = (FIXTURES / "h100_590_load.out").read_text()
+    head, mode, rest = text.partition("    MIG Mode\n")
+    changed = head + mode + re.sub(r"(Pending +: )Disabled", r"\1Enabled", rest, count=1)
+    (told,) = [one for one in findings(parse(changed)) if one.code == "gpu.mig_mode"]
+    assert "one whole device, and split into instances (MIG) after the next reset" in told.says
+    assert [one for one in findings(parse(text)) if one.code == "gpu.mig_mode"] == []
 
 
 def _fake_smi(tmp_path: Path, body: str) -> str:

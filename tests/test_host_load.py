@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from probes.catalog.host_load import PROBE, findings, parse
-from probes.core import ParseError
+from probes.core import ParseError, sections
+from probes.transport import Plan
+from probes.transport.protocol import to_capture
 from tests.support.collectors import capture_here, old_and_new_pythons
+from tests.support.runners import probe, run
 from tests.support.wait import until
 
 SPIN = "import sys\nif sys.argv[1:]: open('/proc/self/comm', 'w').write(sys.argv[1])\nwhile True: pass"
@@ -136,7 +139,24 @@ def test_long_hostile_lines_are_read_in_no_time(section: str, piece: str) -> Non
     assert time.monotonic() - began < 1.0
 
 
+@pytest.mark.parametrize(("first", "second", "found"), [(0, 0, []), (3, 3, ["info"]), (3, 5, ["warn"]), (9, 0, [])])
+def test_tasks_that_the_kernel_finds_hung_are_told_loudly_only_while_they_become_more(
+    first: int, second: int, found: list[str]
+) -> None:
+    """sysctl/kernel.rst, hung_task_detect_count: since boot, or since somebody set it back."""
+    counts = {f"sys_kernel_hung task detect count {look}": str(value) for look, value in ((1, first), (2, second))}
+    text = load(**counts).replace("hung task detect count", "hung_task_detect_count")
+    assert [severity for code, severity in codes(text) if code == "host.hung_tasks"] == found
+
+
 # The collector, for real
+
+
+def test_the_count_of_hung_tasks_is_read_where_the_kernel_has_one(tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("7\n")
+    instead = {"/proc/sys/kernel/hung_task_detect_count": str(tmp_path / "count")}
+    text = capture_here(PROBE, instead=instead).text.replace(str(tmp_path / "count"), *instead)
+    assert (parse(text).hung_tasks, parse(text).hung_tasks_more) == (7, 0)
 
 
 @pytest.fixture
@@ -160,6 +180,25 @@ def test_a_busy_python_is_taken_for_a_rank_and_measured(python: str, busy: subpr
     assert read.interval_s is not None and 0.9 < read.interval_s < 3
     assert read.cpus and read.memory_total_bytes and read.boot_at and read.cpu
     list(findings(read))
+
+
+def _spin() -> dict[str, str]:
+    import os
+    import time
+
+    ends = time.monotonic() + 2.0
+    while time.monotonic() < ends:
+        pass
+    return {"pid": str(os.getpid())}
+
+
+def test_a_probe_beside_it_is_no_rank_however_busy() -> None:
+    """Probes are Pythons too, and on a crowded node they wait for a CPU as ranks do."""
+    spin = probe("test.spin", collect=_spin, timeout_s=9.0)
+    answers = run(Plan((spin, PROBE), deadline_s=12.0))
+    spun = int(sections(to_capture("here", spin, answers["test.spin"]).text)["pid"])
+    found = parse(to_capture("here", PROBE, answers["host.load"]).text).processes
+    assert [one for one in found if one.pid == spun and one.rank] == []
 
 
 @pytest.mark.needs_root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -46,6 +47,40 @@ def test_a_count_since_boot_is_a_doubt_and_no_verdict(tmp_path: Path) -> None:
     ranked = diagnose([one], ["gpu-1"]).ranked
     share = next(each.probability for each in ranked if each.hypothesis.cause == "host.machine_check")
     assert 0.05 < share < 0.8
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "codes"),
+    [
+        ("ce", 400, {"host.hardware_corrected": "info", "host.hardware_rising": "warn"}),
+        ("ue", 1, {"host.hardware_corrected": "info", "host.hardware_counted": "warn", "host.hardware_error": "bad"}),
+    ],
+)
+def test_errors_that_become_more_while_it_looks_are_of_now(
+    tmp_path: Path, kind: str, more: int, codes: dict[str, str]
+) -> None:
+    module(tmp_path, "mc0", "dimm1", 9000, 0)
+    counted = tmp_path / f"mc0/dimm1/dimm_{kind}_count"
+    before = int(counted.read_text())
+    ended = threading.Event()
+
+    def rise() -> None:
+        for step in range(200):
+            replaced = counted.with_name("next")
+            replaced.write_text(f"{before + more * (step + 1)}\n")
+            replaced.rename(counted)
+            if ended.wait(0.2):
+                return
+
+    thread = threading.Thread(target=rise)
+    thread.start()
+    capture = capture_here(EDAC, instead={ROOT: str(tmp_path)})
+    ended.set()
+    thread.join()
+    one = seen(interpret(EDAC, capture), "gpu-1: host.hardware_log")
+    assert {finding.code: finding.severity for finding in one.findings} == codes
+    shares = {each.hypothesis.cause: each.probability for each in diagnose([one], ["gpu-1"]).ranked}
+    assert (shares["host.machine_check"] > 0.5) == (kind == "ue"), "corrected ones cost time, and end nothing"
 
 
 def test_a_node_without_an_edac_driver_says_so(tmp_path: Path) -> None:

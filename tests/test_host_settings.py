@@ -53,6 +53,28 @@ def test_the_limit_and_the_mask_of_a_rank_are_read_from_its_own_files(
     assert told.cpus == os.cpu_count()
 
 
+@pytest.mark.needs_root
+@pytest.mark.parametrize(("most", "near"), [(20, 1), (60, 0)])
+def test_a_user_who_can_hardly_start_another_thread_is_told(most: int, near: int) -> None:
+    """RLIMIT_NPROC counts the threads of all processes of a user, getrlimit(2): here one process with 19."""
+    code = (
+        "import sys, threading, time; [threading.Thread(target=time.sleep, args=(60,), daemon=True).start() "
+        "for _ in range(18)]; print('set', flush=True); sys.stdin.read()"
+    )
+    env = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "1"}
+    start = f'ulimit -u {most}; exec setpriv --reuid 64998 --clear-groups /usr/bin/python3 -c "{code}"'
+    with subprocess.Popen(["bash", "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as one:
+        assert one.stdout is not None and one.stdin is not None
+        assert one.stdout.readline() == b"set\n"
+        told = parse(capture_here(PROBE).text)
+        one.stdin.close()
+    (room,) = [room for room in told.rooms if room.pid == one.pid]
+    assert (room.user_tasks, room.processes) == (19, most)
+    found = [finding for finding in findings(told) if finding.subject == {"pid": one.pid}]
+    assert [finding.code for finding in found] == ["host.limit_near"] * near
+    assert all("19 of 20 tasks" in finding.says for finding in found)
+
+
 def test_machine_values_come_from_the_kernels_files(tmp_path: Path) -> None:
     cpu = tmp_path / "cpu"
     for number in range(4):

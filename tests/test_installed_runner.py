@@ -32,16 +32,21 @@ def by_hand(lab: Lab, name: str, command: str, given: str) -> str:
     return subprocess.run(line, input=given, capture_output=True, text=True, timeout=30).stdout
 
 
-def test_a_suite_is_answered_as_by_any_other_node_and_nothing_is_left(lab: Lab) -> None:
+@pytest.mark.parametrize("name", ["capture", "triage", "fabric", "verify"])
+def test_a_suite_is_answered_as_by_any_other_node_and_nothing_is_left(lab: Lab, name: str) -> None:
+    """An open node beside it, on the same machine, answers each probe with the same outcome."""
     hardened(lab, "hardened")
-    suite = suites.SUITES["capture"]
-    captures, ends = ask(lab, ["hardened"], suite.plan(), node_s=25, run_s=40)
+    lab.start("open")
+    suite = suites.SUITES[name]
+    captures, ends = ask(lab, ["hardened", "open"], suite.plan(), node_s=25, run_s=40)
     assert ends["hardened"].reason == ""
     for probe in suite.probes:
         reading = catalog.read(captures["hardened", probe])
         assert reading.outcome in ("ok", "absent", "denied"), (probe, reading.capture.why, reading.parse_error)
-    clock = catalog.read(captures["hardened", "host.clock"])
-    assert clock.facts.offset_s is not None, "the clock exchange goes over the same channel"
+        assert reading.outcome == catalog.read(captures["open", probe]).outcome, (probe, reading.capture.why)
+    if "host.clock" in suite.probes:
+        clock = catalog.read(captures["hardened", "host.clock"])
+        assert clock.facts.offset_s is not None, "the clock exchange goes over the same channel"
     nothing_left(lab)
 
 

@@ -82,21 +82,24 @@ def test_a_limit_on_file_sizes_that_the_node_sets_is_lived_with() -> None:
 
 
 @pytest.mark.needs_root
-def test_a_node_that_has_no_process_left_to_give_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [0, 1])
+def test_where_one_process_fits_probes_run_one_by_one_and_where_none_fits_they_say_so(
+    tmp_path: Path, room: int
+) -> None:
     """As a control group at its limit of processes. The user has no other processes, so the limit is exact."""
-    plan = Plan(tuple(probe(f"a.p{i}", command=("sleep", "1")) for i in range(4)))
+    plan = Plan(tuple(probe(f"a.p{i}", command=("sleep", "0.1")) for i in range(4)))
     script = tmp_path / "program"
     script.write_text(plan.source(False))
     tmp_path.chmod(0o755)
     python = "/usr/bin/python3"
-    limited = f"ulimit -u 2; exec setpriv --reuid 64999 --clear-groups {python} -I -S -"
+    limited = f"ulimit -u {1 + room}; exec setpriv --reuid 64999 --clear-groups {python} -I -S -"
     with script.open("rb") as source:
         done = subprocess.run(["bash", "-c", limited], stdin=source, capture_output=True, timeout=30)
     outcomes = {said["probe"]: said for said in messages(done.stdout) if said["kind"] == "capture"}
     assert len(outcomes) == 4, done.stderr
     refused = [said["why"] for said in outcomes.values() if said["outcome"] == "failed"]
-    assert len(refused) == 3
-    assert "no process could be started on the node" in refused[0]
+    assert len(refused) == (0 if room else 4)
+    assert all("no process could be started on the node" in why for why in refused)
 
 
 @pytest.fixture

@@ -181,6 +181,16 @@ def _memory(gpu: Gpu) -> Said:
 
     if gpu.ecc is not None and gpu.ecc_pending is not None and gpu.ecc != gpu.ecc_pending:
         yield "gpu.ecc_mode", "info", f"has ECC {_switch(gpu.ecc)}, and {_switch(gpu.ecc_pending)} after the next reset"
+    if gpu.mig is not None and gpu.mig_pending is not None and gpu.mig != gpu.mig_pending:
+        says = (
+            f"is {_split(gpu.mig)}, and {_split(gpu.mig_pending)} after the next reset: a job would find other devices"
+        )
+        yield "gpu.mig_mode", "info", says
+
+
+def _split(value: bool) -> str:
+    """NVIDIA's words: multi-instance GPU (MIG) mode."""
+    return "split into instances (MIG)" if value else "one whole device"
 
 
 def _switch(value: bool) -> str:

@@ -1,7 +1,7 @@
 """What has the machine's own controller (BMC) noted: memory errors, power supplies, heat, fans?
 
 Source   ipmitool(1) sel elist last 40, over the kernel's /dev/ipmi0; read from the controller record by record, 5 to
-         20 s on a slow one. Never run on such hardware: replayed from printed lines
+         20 s on a slow one. Never run on such hardware: replayed from printed lines, and from a tool that prints them
 Units    times as the controller's clock has them, in the zone that ipmitool prints
 Shape    HardwareLog: the records of the last day, equal ones counted; how many are older. A log goes back for years
 Errors   ParseError when no line has the form of a record; Absent without ipmitool or controller; Denied without right
@@ -28,6 +28,7 @@ EMPTY = "SEL has no entries"
 def _collect() -> Mapping[str, str]:
     import glob
     import os
+    import pwd
     import time
 
     tool = which("ipmitool")
@@ -40,7 +41,12 @@ def _collect() -> Mapping[str, str]:
     if not any(os.access(device, os.R_OK | os.W_OK) for device in devices):
         sudo = which("sudo")
         if not sudo or sh([sudo, "-n", "-l", tool, "sel", "elist", "last", "40"])[0] != 0:
-            raise Denied(f"this login may not open {devices[0]}. Allow in sudoers: NOPASSWD: {tool} sel elist last 40")
+            try:
+                user = pwd.getpwuid(os.getuid()).pw_name
+            except KeyError:
+                user = f"#{os.getuid()}"
+            allow = f"{user} ALL=(root) NOPASSWD: {tool} sel elist last 40"
+            raise Denied(f"this login may not open {devices[0]}. Allow in sudoers: {allow}")
         front = [sudo, "-n"]
     status, out, err = sh(front + [tool, "sel", "elist", "last", "40"])
     if status != 0 and not out.strip():

@@ -1,8 +1,8 @@
 """Which memory errors has this node's memory controller counted since it was booted?
 
 Source   /sys/devices/system/edac/mc/mc*: ce_count and ue_count of controllers, dimm_ce_count, dimm_ue_count and
-         dimm_label of modules (kernel admin guide, RAS, EDAC)
-Units    errors since boot
+         dimm_label of modules (kernel admin guide, RAS, EDAC); twice, a second apart
+Units    errors since boot, and within that second
 Shape    HardwareLog, as edac-util gives it
 Errors   ParseError when a line is not what the collector writes; Absent where no EDAC driver is loaded
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probes.catalog._collected import as_rows, whole, word
+from probes.catalog._collected import as_rows, whole, whole_or_none, word
 from probes.catalog.host.facts import HardwareError, HardwareLog, hardware_findings
 from probes.core import ParseError, Probe, sections
 from probes.runner import Absent, read
@@ -20,11 +20,13 @@ __all__ = ["PROBE", "HardwareLog", "findings", "parse"]
 
 findings = hardware_findings
 MOST = 1024
+STORM = 2  # within a second: more than 100 a minute, gpu-and-host.md, row 49
 
 
 def _collect() -> Mapping[str, str]:
     import json
     import os
+    import time
 
     root = "/sys/devices/system/edac/mc"
 
@@ -47,21 +49,32 @@ def _collect() -> Mapping[str, str]:
         controllers = []
     if not controllers:
         raise Absent("no EDAC driver counts memory errors here: /sys/devices/system/edac/mc has no controller")
+
+    def counts() -> dict[str, list[int]]:
+        """Folder -> corrected and uncorrected errors of a module; of a controller, where they are of no module."""
+        found: dict[str, list[int]] = {}
+        for name in controllers[:64]:
+            known = 0
+            for part in sorted(os.listdir(f"{root}/{name}")):
+                if part.startswith(("dimm", "rank")):
+                    here = f"{name}/{part}"
+                    found[here] = [number(f"{root}/{here}/dimm_{kind}_count") for kind in ("ce", "ue")]
+                    known += sum(found[here])
+            if not known:
+                found[name] = [number(f"{root}/{name}/{kind}_count") for kind in ("ce", "ue")]
+        return found
+
+    first = counts()
+    time.sleep(1.0)
     rows = []
-    for name in controllers[:64]:
-        here = f"{root}/{name}"
-        told = 0
-        for part in sorted(os.listdir(here)):
-            if not part.startswith(("dimm", "rank")):
-                continue
-            counts = [number(f"{here}/{part}/dimm_{kind}_count") for kind in ("ce", "ue")]
-            told += sum(counts)
-            if any(counts):
-                where = f"{name} {label(f'{here}/{part}') or part}"
-                rows.append(json.dumps({"where": where, "corrected": counts[0], "uncorrected": counts[1]}))
-        counts = [number(f"{here}/{kind}_count") for kind in ("ce", "ue")]
-        if any(counts) and not told:  # of no module in particular
-            rows.append(json.dumps({"where": name, "corrected": counts[0], "uncorrected": counts[1]}))
+    for here, (corrected, uncorrected) in counts().items():
+        before = first.get(here, [corrected, uncorrected])
+        name, _, part = here.partition("/")
+        row: dict[str, str | int] = {"where": f"{name} {label(f'{root}/{here}') or part}".strip()}
+        row.update(corrected=corrected, uncorrected=uncorrected)
+        row.update(corrected_more=max(0, corrected - before[0]), uncorrected_more=max(0, uncorrected - before[1]))
+        if corrected or uncorrected:
+            rows.append(json.dumps(row))
     return {"edac": "\n".join(rows[:1024])}
 
 
@@ -73,8 +86,10 @@ def parse(text: str) -> HardwareLog:
     errors = []
     for row in as_rows(parts["edac"], "memory module")[:MOST]:
         where = word(row, "where", "memory module", 120)
-        for key, kind in (("uncorrected", "counted"), ("corrected", "corrected")):
-            count = whole(row, key, where)
+        for key, kind, now in (("uncorrected", "counted", "uncorrected"), ("corrected", "corrected", "rising")):
+            count, more = whole(row, key, where), whole_or_none(row, f"{key}_more", where) or 0
+            if more >= (STORM if now == "rising" else 1):
+                errors.append(HardwareError(now, where, more, "", "memory errors within a second just now"))
             if count > 0:
                 errors.append(HardwareError(kind, where, count, "", "memory errors since boot"))
     return HardwareLog("EDAC", tuple(errors))

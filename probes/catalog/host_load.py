@@ -3,7 +3,8 @@
 Source   /proc/pressure/*, /proc/loadavg, /proc/stat, /proc/meminfo, /proc/PID/{stat,schedstat}, cpu.max and cpu.stat of
          cgroups v2 or cpu.cfs_quota_us of v1, {cpu,memory,io}.pressure of the ranks' own (v2 alone); proc_pid_stat(5)
          and the kernel's Documentation/accounting/psi.rst, admin-guide/cgroup-v2.rst, scheduler/sched-stats.rst;
-         thermal_throttle of one CPU of each package (Intel; arch/x86/kernel/cpu/mce/therm_throt.c). psutil's own
+         thermal_throttle of one CPU of each package (Intel; arch/x86/kernel/cpu/mce/therm_throt.c);
+         hung_task_detect_count (admin-guide/sysctl/kernel.rst). psutil's own
          readings where it can be imported. Two samples about a second apart. Command lines are never read: that can
          hang on a task in state D
 Units    percent of wall time (one CPU = 100 for a process), bytes, seconds, CPUs
@@ -71,6 +72,14 @@ def _collect() -> Mapping[str, str]:
         fields = after_name(line)
         return int(fields[11]) + int(fields[12])
 
+    def is_ours(pid: str) -> bool:
+        """Whether the runner or a process below it: a Python too, and no rank."""
+        for _ in range(16):
+            if pid == str(os.getppid()):
+                return True
+            pid = after_name(first[pid])[1] if pid in first else "0"
+        return False
+
     def throttling(folders: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Every folder from a cgroup up to the root that sets a CPU limit: the tightest one may be above."""
         found: list[tuple[str, str]] = []
@@ -121,14 +130,16 @@ def _collect() -> Mapping[str, str]:
     parts["/sys/devices/system/cpu/online"] = text("/sys/devices/system/cpu/online")
     parts["/proc/meminfo"] = "\n".join(line for line in text("/proc/meminfo").split("\n") if line.startswith(keep))
 
-    parts["golden15/heat 1"] = heat()
+    hung = "/proc/sys/kernel/hung_task_detect_count"
+    parts[hung + " 1"], parts["golden15/heat 1"] = text(hung, 64), heat()
     first_mono, parts["/proc/stat 1"], first = time.monotonic(), stat(), processes()
     kernel = [pid for pid, line in first.items() if pid == "2" or after_name(line)[1] == "2"]
     ranks = []
     for pid in first:
         if pid not in kernel and time.monotonic() - began < 0.45 and holds_gpu(pid):
             ranks.append(pid)
-    pythons = [pid for pid in first if "(python" in first[pid] or "(pt_main" in first[pid]][:256]
+    ours = {pid for pid in first if is_ours(pid)}
+    pythons = [pid for pid in first if ("(python" in first[pid] or "(pt_main" in first[pid]) and pid not in ours][:256]
     only_pythons = not ranks  # nobody holds a GPU here
     delays = {pid: text(f"/proc/{pid}/schedstat", 256).strip() for pid in first if pid not in kernel}
     groups: dict[tuple[str, str], tuple[str, list[str]]] = {}
@@ -142,7 +153,7 @@ def _collect() -> Mapping[str, str]:
     time.sleep(max(0.0, first_mono + 1.0 - time.monotonic()))
     second_mono, parts["/proc/stat 2"], second = time.monotonic(), stat(), processes()
 
-    parts["golden15/heat 2"] = heat()
+    parts[hung + " 2"], parts["golden15/heat 2"] = text(hung, 64), heat()
     spent = {pid: ticks(second[pid]) - ticks(first[pid]) for pid in second if pid in first and pid not in kernel}
     hz = os.sysconf("SC_CLK_TCK")
     waited = {}

@@ -1,9 +1,10 @@
 """How is this node set up for training: limits and CPU masks of its ranks, kernel modules, clock source, governor?
 
 Source   /proc/PID/limits, status, fd and cgroup of ranks (proc(5)), pids.max and pids.current of cgroups v1 and v2,
-         /proc/modules, /sys/devices/system/{cpu,node}, clocksource and cpufreq there, transparent_hugepage/enabled,
-         /sys/kernel/iommu_groups/*/type, /sys/fs/pstore (names and times), /proc/sys/kernel/numa_balancing. Only files
-         of the kernel are read
+         the tasks of their users, /proc/cpuinfo, /proc/modules, /sys/devices/system/{cpu,node}, clocksource and cpufreq
+         there, transparent_hugepage/enabled, /sys/kernel/iommu_groups/*/type, /sys/fs/pstore (names and times),
+         /proc/sys/kernel/numa_balancing. Only files of the kernel are read, and
+         the names in /dev/infiniband of ranks in containers
 Units    bytes
 Shape    Settings
 Errors   ParseError when a line is not what the collector writes; None or "" where the kernel does not say
@@ -11,13 +12,13 @@ Errors   ParseError when a line is not what the collector writes; None or "" whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from probes.catalog._collected import as_object, whole, whole_or_none, word
 from probes.catalog.network.net_facts import Limit, Mask, Room, Settings
 from probes.core import Finding, ParseError, Probe, sections
-from probes.runner import ranks, read
+from probes.runner import isolate, ranks, read
 
 __all__ = ["PROBE", "Settings", "findings", "parse"]
 
@@ -28,6 +29,7 @@ SLOW_CLOCKS = ("hpet", "acpi_pm", "pit", "refined-jiffies", "jiffies")
 
 
 def _collect() -> Mapping[str, str]:
+    import functools
     import json
     import os
     import time
@@ -74,6 +76,43 @@ def _collect() -> Mapping[str, str]:
                     folder = folder.rpartition("/")[0]
         return tightest
 
+    def tasks_of_users() -> dict[int, int]:
+        """Threads of each user: what RLIMIT_NPROC counts, getrlimit(2)."""
+        found: dict[int, int] = {}
+        for pid in [entry for entry in os.listdir("/proc") if entry.isdigit()][:32768]:
+            try:
+                user = os.stat("/proc/" + pid).st_uid
+            except OSError:
+                continue
+            fields = text(f"/proc/{pid}/stat", 4096).rpartition(")")[2].split()
+            found[user] = found.get(user, 0) + (int(fields[17]) if len(fields) > 17 else 1)
+        return found
+
+    def verbs(pid: str) -> int:
+        """How many RDMA devices a process finds, as ib_uverbs makes them."""
+        return len(names(f"/proc/{pid}/root/dev/infiniband", "uverbs"))
+
+    def mounts(pid: str) -> str:
+        try:
+            return os.readlink(f"/proc/{pid}/ns/mnt")
+        except OSError:
+            return ""
+
+    def verbs_of_ranks(rows: list[dict[str, Any]]) -> None:
+        """Of those in containers. What lies below another root may be on a dead file system."""
+        home = mounts("self")
+        first: dict[str, str] = {}  # mount namespace -> a process in it
+        for row in rows:
+            row["verbs"] = mounts(str(row["pid"]))
+            if row["verbs"] not in ("", home) and len(first) < 32:
+                first.setdefault(row["verbs"], str(row["pid"]))
+        calls: list[tuple[str, Callable[[], str]]] = []
+        for inside, pid in first.items():
+            calls.append((inside, functools.partial(lambda pid: str(verbs(pid)), pid)))
+        found = {one["name"]: one["text"] for one in isolate(calls, 1.0) if one["outcome"] == "ok"}
+        for row in rows:
+            row["verbs"] = whole(found.get(row["verbs"], ""))
+
     def records() -> list[str]:
         """What the kernel kept of a crash; where systemd moved it to disk, it is there."""
         found = []
@@ -93,6 +132,7 @@ def _collect() -> Mapping[str, str]:
         if core:
             cores.add((text(place + "/physical_package_id"), core))
     rows: list[dict[str, Any]] = []
+    users: dict[int, int] = {}
     for row in [row for row in ranks() if row["worker_of"] is None][:256]:
         here = f"/proc/{row['pid']}"
         locked, mask, switched = "", "", None
@@ -111,7 +151,14 @@ def _collect() -> Mapping[str, str]:
         told: dict[str, Any] = {"pid": row["pid"], "comm": row["comm"], "memlock": locked, "cpus": mask}
         told.update(preempted=switched, files=whole(soft.get("Max open files", "")), tasks=tasks(here))
         told.update(processes=whole(soft.get("Max processes", "")), files_open=entries(here + "/fd"))
+        if row["uid"] and told["processes"]:  # root has no such limit
+            users = users or tasks_of_users()
+            told["user_tasks"] = users.get(row["uid"])
         rows.append(told)
+    verbs_of_ranks(rows)
+    models = [
+        line.partition(":")[2].strip() for line in text("/proc/cpuinfo", 4096).split("\n") if "model name" in line
+    ]
     modules = [line.split(" ", 1)[0] for line in text("/proc/modules", 1048576).split("\n") if line]
     governors = sorted({text(f"{cpu}/{name}/cpufreq/scaling_governor") for name in names(cpu, "cpu")[:1024]} - {""})
     answer = {
@@ -121,8 +168,10 @@ def _collect() -> Mapping[str, str]:
         "numa_nodes": len(names("/sys/devices/system/node", "node")) or None,
         "clocksource": text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "governors": governors[:8],
+        "cpu_model": " ".join(models[0].split()) if models else "",
         "numa_balancing": text("/proc/sys/kernel/numa_balancing"),
         "ranks": rows,
+        "verbs": verbs("self"),
         "huge_pages": text("/sys/kernel/mm/transparent_hugepage/enabled", 256),
         "iommu": [kind for kind in kinds if kind] if kinds else ["none"],
         "crash_records": records(),
@@ -161,6 +210,8 @@ def parse(text: str) -> Settings:
         iommu=" and ".join(word({"w": one}, "w", "iommu", 24) for one in _rows(told, "iommu"))
         if "iommu" in told
         else "",
+        cpu_model=word(told, "cpu_model", "settings", 80) if "cpu_model" in told else "",
+        verbs=whole_or_none(told, "verbs", "settings"),
         crash_records=tuple(word({"w": one}, "w", "crash record", 120) for one in told.get("crash_records") or ()),
     )
 
@@ -170,7 +221,7 @@ def _room(row: dict[str, Any]) -> Room:
     if not isinstance(tasks, list) or len(tasks) != 2:
         raise ParseError(f"rank: expected tasks and their limit, found {str(tasks)[:60]!r}")
     numbers = dict(row, now=tasks[0], most=tasks[1])
-    keys = ("files", "files_open", "processes", "now", "most")
+    keys = ("files", "files_open", "processes", "user_tasks", "now", "most", "verbs")
     return Room(whole(row, "pid", "rank"), *(whole_or_none(numbers, key, "rank") for key in keys))
 
 
@@ -209,11 +260,18 @@ def findings(settings: Settings) -> Iterator[Finding]:
         says = f"CPUs are governed by {', '.join(slow)}: they may run below their speed, performance keeps them up"
         yield Finding("host.governor", "info", says)
     for room in settings.rooms:
-        for what, has, most in (("open files", room.files_open, room.files), ("tasks", room.tasks, room.tasks_max)):
+        for whose, what, has, most in (
+            (f"process {room.pid}", "open files", room.files_open, room.files),
+            (f"the control group of {room.pid}", "tasks", room.tasks, room.tasks_max),
+            (f"the user of process {room.pid}", "tasks (limit of processes)", room.user_tasks, room.processes),
+        ):
             if has is not None and most and has >= NEARLY * most:
-                whose = f"process {room.pid} has" if what == "open files" else f"the control group of {room.pid} has"
-                says = f"{whose} {has} of {most} {what}: it can hardly get more"
+                says = f"{whose} has {has} of {most} {what}: it can hardly get more"
                 yield Finding("host.limit_near", "warn", says, {"pid": room.pid})
+        if settings.verbs and room.verbs == 0:
+            says = f"process {room.pid} finds none of the node's {settings.verbs} RDMA devices in its container"
+            says = f"{says} (/dev/infiniband/uverbs*): NCCL can use only sockets there"
+            yield Finding("host.no_rdma_device", "warn", says, {"pid": room.pid})
     if settings.crash_records:
         says = f"the kernel left records of a crash: {', '.join(settings.crash_records[:3])} (UTC)"
         yield Finding("host.crash_record", "warn", says)

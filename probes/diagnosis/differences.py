@@ -18,6 +18,9 @@ from probes.diagnosis.core import Evidence, Reason
 from probes.diagnosis.gpus import GPU_PROBES, gpu_states
 
 MOST, NAMED = 24, 4  # differences that are told, nodes that are named of each value
+# What training loads: some of it only when it is first used. One that is built into the kernel is listed on no node.
+MODULES = ("nvidia_uvm", "gdrdrv", "ib_uverbs", "mlx5_ib", "rdma_ucm")
+MEMORY, MODULE = "memory of the node", 0.02  # of 32 modules one is 3 %
 PEERMEM = ("nvidia_peermem", "nv_peer_mem")
 WORDS = {
     "driver": "NVIDIA driver",
@@ -55,7 +58,7 @@ def differences_of(evidence: Evidence) -> tuple[Difference, ...]:
                 continue
             for what, value in values_of(seen.facts):
                 told.setdefault((models.get(seen.node, ("", ""))[0], what), {}).setdefault(seen.node, (value, seen.ref))
-    found = [_difference(what, nodes) for (_, what), nodes in told.items()]
+    found = [_difference(what, _alike(nodes) if what == MEMORY else nodes) for (_, what), nodes in told.items()]
     found.append(_difference("processes on GPUs that are no ranks", _no_ranks(evidence)))
     kinds: dict[str, list[str]] = {}
     for node, (model, _) in models.items():
@@ -63,6 +66,21 @@ def differences_of(evidence: Evidence) -> tuple[Difference, ...]:
     if len(kinds) > 1:
         found.append(_difference("model of GPU", models))
     return tuple(sorted(filter(None, found), key=lambda one: (one.odd, one.what))[:MOST])
+
+
+def _alike(nodes: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """Sizes that differ by less than a module of memory are one: firmware and kernel keep some for themselves."""
+    found: dict[str, tuple[str, str]] = {}
+    largest = 0.0
+    for node, (size, ref) in sorted(nodes.items(), key=lambda one: -float(one[1][0])):
+        largest = largest if largest and float(size) > (1 - MODULE) * largest else float(size)
+        found[node] = (f"{largest:.0f} GiB", ref)
+    return found
+
+
+def _memory(facts: Any) -> Iterator[tuple[str, str]]:
+    if facts.memory_total_bytes:
+        yield MEMORY, str(facts.memory_total_bytes / 2**30)
 
 
 def _no_ranks(evidence: Evidence) -> dict[str, tuple[str, str]]:
@@ -127,6 +145,8 @@ def _settings(facts: Any) -> Iterator[tuple[str, str]]:
     if facts.clocksource:
         yield "clock source", facts.clocksource
         yield "automatic NUMA balancing", _switched(facts.numa_balancing)
+    if facts.cpu_model:
+        yield "model of CPU", facts.cpu_model
     if facts.governors:
         yield "CPU governor", " and ".join(facts.governors)
     words = (("transparent huge pages", facts.huge_pages), ("IOMMU", facts.iommu))
@@ -136,6 +156,7 @@ def _settings(facts: Any) -> Iterator[tuple[str, str]]:
         yield "limit of open files of ranks", " and ".join(map(str, files))
     if facts.modules and any(name.startswith("nvidia") for name in facts.modules):
         yield "module for GPUDirect RDMA", "loaded" if set(PEERMEM) & set(facts.modules) else "not loaded"
+        yield from ((f"module {name}", "loaded" if name in facts.modules else "not loaded") for name in MODULES)
 
 
 def _gpus(facts: Any) -> Iterator[tuple[str, str]]:
@@ -228,6 +249,7 @@ def _adapters(facts: Any) -> Iterator[tuple[str, str]]:
 _OF: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
     "host.versions": _versions,
     "host.settings": _settings,
+    "host.load": _memory,
     "host.services": _services,
     **dict.fromkeys(GPU_PROBES, _gpus),
     "net.links": _links,

@@ -21,6 +21,13 @@ from tests.support.wait import until
 ROOT = os.geteuid() == 0
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin") or "/usr/sbin/sshd"
 
+# A /dev of the node's own, into which a test may lay devices that this machine has not.
+OWN_DEV = """d=/var/tmp/dev; mkdir $d; mount -t tmpfs -o mode=755 tmpfs $d
+for n in null zero full random urandom tty; do touch $d/$n; mount --bind /dev/$n $d/$n; done
+mkdir $d/pts $d/shm; mount --rbind /dev/pts $d/pts; mount --rbind /dev/shm $d/shm
+mount --rbind $d /dev
+"""
+
 
 def free_port(address: str = "127.0.0.1") -> int:
     with socket.socket() as probe:

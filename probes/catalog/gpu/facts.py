@@ -50,6 +50,7 @@ class Gpu:
     recovery_action: str | None = None  # the driver's own verdict: none, reset, reboot, drain p2p, drain and reset, ...
     persistence: bool | None = None
     mig: bool | None = None
+    mig_pending: bool | None = None  # after the next reset
     pstate: str | None = None
     temperature_c: int | None = None
     memory_c: int | None = None  # of its HBM

@@ -196,6 +196,7 @@ def _gpu(got: _Values, bus: str) -> Gpu:
         recovery_action=_recovery(got),
         persistence=got.flag("persistence", "persistence"),
         mig=got.flag("mig", "mig", 0),
+        mig_pending=got.flag("mig", "mig_pending", 1),
         pstate=None if pstate is None or pstate > 15 else f"P{pstate}",  # 32 is NVML_PSTATE_UNKNOWN
         temperature_c=got.integer("temperature", "temperature_c"),
         memory_c=got.integer("field_82", "memory_c"),

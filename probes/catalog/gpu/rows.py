@@ -75,6 +75,7 @@ def gpu_of(values: Mapping[str, str]) -> Gpu:
         recovery_action=action.lower().replace("gpu ", "") if action else _old_action(row),
         persistence=row.yes("persistence", "persistence_mode"),
         mig=row.yes("mig", "mig.mode.current"),
+        mig_pending=row.yes("mig_pending", "mig.mode.pending"),
         pstate=row.word("pstate", "pstate"),
         temperature_c=row.whole("temperature_c", "temperature.gpu"),
         memory_c=row.whole("memory_c", "temperature.memory"),

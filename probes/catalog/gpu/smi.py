@@ -188,6 +188,7 @@ def _gpu(bus: str, lines: list[str]) -> Gpu:
         recovery_action=action.lower() if action else legacy,
         persistence=block.yes("persistence", ("Persistence Mode",)),
         mig=block.yes("mig", ("MIG Mode", "Current")),
+        mig_pending=block.yes("mig_pending", ("MIG Mode", "Pending")),
         pstate=block.word("pstate", ("Performance State",)),
         temperature_c=block.integer("temperature_c", ("Temperature", "GPU Current Temp"), unit="C"),
         memory_c=block.integer("memory_c", ("Temperature", "Memory Current Temp"), unit="C"),

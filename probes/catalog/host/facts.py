@@ -84,6 +84,7 @@ _HARDWARE: dict[str, tuple[str, Severity, str]] = {
     "counted": ("host.hardware_counted", "warn", "uncorrected hardware errors, when is not told"),
     "power": ("host.power_event", "warn", "power"),
     "heat": ("host.heat_event", "warn", "heat"),
+    "rising": ("host.hardware_rising", "warn", "corrected hardware errors that become more now"),
     "corrected": ("host.hardware_corrected", "info", "corrected hardware errors"),
 }
 

@@ -123,6 +123,8 @@ class Load:
     late_waits_percent: float | None = None  # of all waits for a CPU those of 4 ms or more, where a tracer counted them
     heat: tuple[PackageHeat, ...] = ()
     waits: tuple[Waits, ...] = ()  # of the ranks' control groups
+    hung_tasks: int | None = None  # that the kernel has found in state D for too long, since boot; Linux 6.13 and later
+    hung_tasks_more: int | None = None  # between the two samples
 
 
 def ranges_of(cpus: Iterable[int]) -> str:
@@ -157,6 +159,11 @@ def findings(load: Load) -> Iterator[Finding]:
     if load.runnable is not None and load.cpus and load.runnable > RUNNABLE_PER_CPU * load.cpus:
         says = f"{load.runnable} tasks want to run on {load.cpus} CPUs: more than {RUNNABLE_PER_CPU:g} each"
         yield Finding("host.runqueue", "warn", says)
+    if load.hung_tasks:
+        more = load.hung_tasks_more or 0
+        now = f", {more} of them within a second just now" if more else ""
+        says = f"the kernel has found {load.hung_tasks} tasks hung in state D since boot{now}: its log names the first"
+        yield Finding("host.hung_tasks", "warn" if more else "info", says)
     for hot in load.heat:
         if hot.more:
             how = f"for {hot.percent:g} % of the time between two samples" if hot.percent is not None else "now"

@@ -9,6 +9,8 @@ from typing import Any
 from probes.catalog.host.load_facts import CpuUse, Load, PackageHeat, Pressure, Process, Quota, Waits
 from probes.core import ParseError, clean, sections
 
+HUNG = "/proc/sys/kernel/hung_task_detect_count"
+
 
 def parse(text: str) -> Load:
     """Sections named after the files, a second sample marked " 2"."""
@@ -21,7 +23,7 @@ def parse(text: str) -> Load:
     use, cores, source = _use(one, two), None, "proc"
     if said := _psutil(parts.get("psutil", "")):
         source, use, cores, swap = said
-    loads = _loadavg(parts)
+    loads, hung = _loadavg(parts), [_hung(parts, look) for look in "12"]
     return Load(
         *loads,
         _online(parts.get("/sys/devices/system/cpu/online", "")),
@@ -42,7 +44,19 @@ def parse(text: str) -> Load:
         source,
         heat=_heat(parts, interval),
         waits=tuple(_waits(name[9:], body) for name, body in parts.items() if name.startswith("pressure ")),
+        hung_tasks=hung[1],
+        hung_tasks_more=hung[1] - hung[0]
+        if hung[0] is not None and hung[1] is not None and hung[1] >= hung[0]
+        else None,
     )
+
+
+def _hung(parts: Mapping[str, str], look: str) -> int | None:
+    """One number, of a kernel that counts; root may set it back to 0."""
+    text = parts.get(f"{HUNG} {look}", "").strip()
+    if text and not text.isdecimal():
+        raise ParseError(f"{HUNG}: expected a number, found {text[:60]!r}")
+    return int(text) if text else None
 
 
 def _heat(parts: Mapping[str, str], interval: float | None) -> tuple[PackageHeat, ...]:

@@ -149,9 +149,11 @@ class Room:
     pid: int
     files: int | None = None  # limit of open files
     files_open: int | None = None
-    processes: int | None = None  # of its user
+    processes: int | None = None  # limit of its user's tasks
+    user_tasks: int | None = None  # that its user has, threads too; None where no limit holds: root, or unlimited
     tasks: int | None = None
     tasks_max: int | None = None
+    verbs: int | None = None  # RDMA devices in its own /dev; None where that is the node's, or did not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,8 @@ class Settings:
     rooms: tuple[Room, ...] = ()  # of ranks
     huge_pages: str = ""  # transparent ones: always, madvise, never
     iommu: str = ""  # how devices are mapped: identity (passthrough), DMA, DMA-FQ; "none" without one
+    cpu_model: str = ""
+    verbs: int | None = None  # RDMA devices in the node's /dev
     crash_records: tuple[str, ...] = ()  # what the kernel wrote to persistent storage as it died, `name at time (UTC)`
 
 

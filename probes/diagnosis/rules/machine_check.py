@@ -36,6 +36,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
     for code, signal in (
         ("host.hardware_error", "hardware_log_uncorrected"),
         ("host.hardware_counted", "hardware_counted_since_boot"),
+        ("host.hardware_rising", "machine_check_many"),
     ):
         for seen, finding in evidence.findings(code):
             rank = _by_bus_error(evidence, seen.node)

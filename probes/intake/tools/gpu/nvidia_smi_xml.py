@@ -22,6 +22,7 @@ _NAMES = {
     "uuid": "uuid",
     "persistence_mode": "persistence_mode",
     "mig_mode/current_mig": "mig.mode.current",
+    "mig_mode/pending_mig": "mig.mode.pending",
     "performance_state": "pstate",
     "gpu_recovery_action": "gpu_recovery_action",
     "gpu_reset_status/reset_required": "reset_required",
