@@ -101,7 +101,7 @@ _OF_PROC = re.compile(r"proc[_/](\d{2,10})[_/](?:task[_/]\d{1,10}[_/])?(stack|st
 
 _PARTS = {
     "stack": re.compile(r"\[<[0-9a-fx]{1,20}>\] [\w.]"),
-    "status": re.compile(r"(?:Name|State):\t"),
+    "status": re.compile(r"Name:\t"),  # a line of State alone is read as what lists stopped processes
     "wchan": re.compile(r"\w{3,60}\s{0,2}$"),
 }
 
