@@ -94,7 +94,7 @@ def test_opening_the_reason_moves_nothing_and_a_push_leaves_it_open(page: Any) -
     # The verdict is pushed apart from the timeline and moves what lies below it: measure once all are there.
     expect(page.get_by_text("The evidence does not decide")).to_be_visible()
     expect(page.get_by_text("17 paths · 17 not known")).to_be_visible()
-    expect(page.get_by_text("26 no answer")).to_be_visible()
+    expect(page.get_by_text("28 no answer")).to_be_visible()
     expect(page.get_by_label("Why is Capture over?")).to_be_visible()
     opened = page.locator("[data-slot=matrix]").bounding_box()
     page.locator("summary", has_text="To Triage").click()

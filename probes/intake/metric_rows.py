@@ -10,13 +10,13 @@ Source   Grafana, "Joining by field" and "Series to rows"; names of cAdvisor, no
 
 from __future__ import annotations
 
-import csv
 import itertools
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from probes.core import clean, lines_of
+from probes.intake.csv_rows import csv_rows
 from probes.intake.series import Point, Series
 
 MOST_ROWS, LONGEST = 200_000, 4_000
@@ -45,7 +45,7 @@ def heads_of(line: str) -> Heads | None:
     mark = max(",;\t", key=line.count)
     if not 1 <= line.count(mark) <= 60:
         return None
-    names = tuple(cell.strip() for cell in next(csv.reader([line[:LONGEST]], delimiter=mark), []))
+    names = tuple(cell.strip() for cell in next(csv_rows([line[:LONGEST]], mark), []))
     at = next((place for place, name in enumerate(names) if _TIME.fullmatch(name)), None)
     metrics = tuple(place for place, name in enumerate(names) if _METRIC.fullmatch(name))
     lower = [name.lower() for name in names]
@@ -71,7 +71,7 @@ def series(text: str) -> list[Series]:
     first, _, rest = text.lstrip("\ufeff\r\n").partition("\n")
     heads = heads_of(first)
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[Point]] = {}
-    for row in itertools.islice(csv.reader(lines_of(rest, LONGEST), delimiter=heads.mark), MOST_ROWS) if heads else ():
+    for row in itertools.islice(csv_rows(lines_of(rest, LONGEST), heads.mark), MOST_ROWS) if heads else ():
         if heads is None or len(row) < len(heads.names):
             continue
         at = _time(row[heads.at]) if heads.at is not None else None

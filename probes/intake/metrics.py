@@ -14,7 +14,6 @@ Source   Prometheus: exposition formats, HTTP API; VictoriaMetrics: /api/v1/expo
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import re
@@ -24,6 +23,7 @@ from typing import Any
 
 from probes.core import clean, lines_of
 from probes.intake import container_tables, gpu_tables, metric_rows
+from probes.intake.csv_rows import csv_rows
 from probes.intake.series import Point, Series
 
 MOST_SERIES, MOST_POINTS, LONGEST = 200_000, 2_000, 20_000
@@ -138,7 +138,7 @@ _LEGEND = r"[A-Za-z][\w.-]{1,80}(?::\d{1,5})?"  # a pod, a node, or where its ex
 def _csv_heads(line: str) -> list[str]:
     if not line[:8].strip(' "').lower().startswith("time"):
         return []
-    cells = next(csv.reader([line[:LONGEST]], delimiter=";" if line.count(";") > line.count(",") else ","), [])
+    cells = next(csv_rows([line[:LONGEST]], ";" if line.count(";") > line.count(",") else ","), [])
     series = cells[1:]
     if series and all("{" in cell for cell in series):
         return cells
@@ -155,7 +155,7 @@ def _of_csv(text: str) -> list[Series]:
     heads = _csv_heads(first)
     mark = ";" if first.count(";") > first.count(",") else ","
     columns: list[list[Point]] = [[] for _ in heads]
-    for row in itertools.islice(csv.reader(lines_of(rest, LONGEST), delimiter=mark), MOST_POINTS):
+    for row in itertools.islice(csv_rows(lines_of(rest, LONGEST), mark), MOST_POINTS):
         at = _time(row[0]) if row else None
         for place, cell in enumerate(row[: len(heads)]):
             if place and (value := _number(cell.strip().rstrip("%"))) is not None:

@@ -37,9 +37,9 @@ def rose(view: PortView, name: str, count: int) -> Reason:
     return Reason(f"{view.called}: {name} rose by {count:,}{over}", view.ref_of(name))
 
 
-def weight(signal: str, odd: list[Odd]) -> str:
-    """The signal, or its weaker form where they are few altogether."""
-    return signal if sum(count for _, count in odd) >= MANY else f"{signal}_few"
+def many(odd: list[Odd]) -> bool:
+    """Fewer altogether may be left of one event."""
+    return sum(count for _, count in odd) >= MANY
 
 
 def by_node(odd: list[Odd]) -> dict[str, list[Odd]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.ports import Ports, PortView
-from probes.diagnosis.rules._rising import Odd, by_node, called, odd_ones, rose, weight
+from probes.diagnosis.rules._rising import Odd, by_node, called, many, odd_ones, rose
 
 HOST, SINK = "fw.rank_straggler", "ib.congestion"
 DROPPED, NOT_READY, DISCARDS = "out_of_buffer", "rnr_nak_retry_err", "port_xmit_discards"
@@ -31,7 +31,10 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
 
 
 def _receiver(node: str, mine: list[Odd], refused: list[Odd]) -> Hypothesis:
-    signals = (weight("receives_posted_late", mine), *(("peers_told_not_ready",) if refused else ()))
+    signals = (
+        "receives_posted_late" if many(mine) else "receives_posted_late_few",
+        *(("peers_told_not_ready",) if refused else ()),
+    )
     because = [rose(view, DROPPED, count) for view, count in mine[:3]]
     because += [rose(view, NOT_READY, count) for view, count in refused[:3]]
     return Hypothesis(
@@ -54,7 +57,7 @@ def _told_so(ports: Ports, refused: list[Odd]) -> Hypothesis:
         HOST, {"node": slow} if slow else {},
         f"{who} not ready to receive what is sent: its CPU or NCCL's proxy threads are late, not the network",
         tuple(rose(view, NOT_READY, count) for view, count in refused[:4]),
-        (weight("peers_not_ready", refused),),
+        ("peers_not_ready" if many(refused) else "peers_not_ready_few",),
         would_change=("out_of_buffer of the other nodes, twice", "the load of the nodes that receive"),
         nodes=frozenset({slow} if slow else ()),
     )  # fmt: skip
@@ -74,7 +77,7 @@ def _sinks(ports: Ports) -> Iterator[Hypothesis]:
             says += ": who takes it behind that port is too slow"
         yield Hypothesis(
             SINK, sink.subject, says[:1].upper() + says[1:], (rose(view, DISCARDS, count),),
-            (weight("discards_rise", [(view, count)]),),
+            ("discards_rise" if many([(view, count)]) else "discards_rise_few",),
             would_change=("discards and waits of the ports behind it, twice",), nodes=sink.nodes,
         )  # fmt: skip
 

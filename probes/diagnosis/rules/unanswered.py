@@ -13,7 +13,7 @@ from functools import partial
 
 from probes.diagnosis.core import Evidence, Hypothesis, Rule
 from probes.diagnosis.ports import Ports, PortView
-from probes.diagnosis.rules._rising import Odd, called, odd_ones, place, rose, weight
+from probes.diagnosis.rules._rising import Odd, called, many, odd_ones, place, rose
 from probes.diagnosis.rules.link_degraded import ERRORS
 
 DOWN, DEGRADED = "ib.link_down", "ib.link_degraded"
@@ -68,7 +68,7 @@ def _unanswered(name: str, odd: list[Odd]) -> Hypothesis:
 def _timeouts(odd: list[Odd]) -> Hypothesis:
     return Hypothesis(
         DEGRADED, place(odd), f"Acknowledgements to {called(odd)} are lost on the way: the path from it to its peers",
-        tuple(rose(view, TIMEOUTS, count) for view, count in odd[:4]), (weight("ack_timeouts", odd),),
+        tuple(rose(view, TIMEOUTS, count) for view, count in odd[:4]), ("ack_timeouts" if many(odd) else "ack_timeouts_few",),
         would_change=("counters of errors along its path, twice", "the same counter a minute later, unchanged"),
         nodes=frozenset(view.node for view, _ in odd),
     )  # fmt: skip
