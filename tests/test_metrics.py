@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from probes.intake.csv_rows import csv_rows
 from probes.intake.items import Item
 from probes.intake.kinds import Known, kind_of
 from probes.intake.metric_facts import load_of
@@ -219,3 +220,8 @@ def test_metrics_of_something_else_are_said_to_tell_nothing() -> None:
     assert known.kind == "metrics"
     with pytest.raises(Exception, match="expected series of the CPUs"):
         load_of(known.text)
+
+
+def test_a_lone_carriage_return_in_a_row_costs_that_row_only() -> None:
+    """Python's csv stops at one that stands outside quotes."""
+    assert list(csv_rows(["a,b", "1,x\ry", "2,z"], ",")) == [["a", "b"], ["2", "z"]]

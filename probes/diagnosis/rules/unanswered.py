@@ -68,7 +68,8 @@ def _unanswered(name: str, odd: list[Odd]) -> Hypothesis:
 def _timeouts(odd: list[Odd]) -> Hypothesis:
     return Hypothesis(
         DEGRADED, place(odd), f"Acknowledgements to {called(odd)} are lost on the way: the path from it to its peers",
-        tuple(rose(view, TIMEOUTS, count) for view, count in odd[:4]), ("ack_timeouts" if many(odd) else "ack_timeouts_few",),
+        tuple(rose(view, TIMEOUTS, count) for view, count in odd[:4]),
+        ("ack_timeouts" if many(odd) else "ack_timeouts_few",),
         would_change=("counters of errors along its path, twice", "the same counter a minute later, unchanged"),
         nodes=frozenset(view.node for view, _ in odd),
     )  # fmt: skip
