@@ -43,14 +43,13 @@ def _read(held: runs.Claim, folder: Path) -> None:
     together = Upload.objects.filter(incident=upload.incident, complete_at__isnull=False, pk__lte=upload.pk)
     given: list[Given] = []
     shas: dict[str, str] = {}
-    again: list[tuple[str, str]] = []
+    seen: set[tuple[str, str]] = set()
     for row in UploadedFile.objects.filter(upload__in=together).order_by("upload", "number"):
         alive()
         name = row.name
-        if row.sha256 in shas.values():
-            if shas.get(name) != row.sha256:
-                again.append((name, "the same as another file"))
+        if (name, row.sha256) in seen:  # brought again; equal files of other names are of other nodes or ranks
             continue
+        seen.add((name, row.sha256))
         if name in shas:  # the same path with other bytes: both count, the later one under a folder of its own
             name = f"upload {row.upload_id}/{name}"
         path = folder / str(row.pk)
@@ -65,4 +64,4 @@ def _read(held: runs.Claim, folder: Path) -> None:
         rows = [files.reading_of_file(held.run_id, said, shas) for said in told.readings()]
     finally:
         told.close()
-    files.record_files(held, rows, [*told.unread, *again], told.asked, told.expected)
+    files.record_files(held, rows, told.unread, told.asked, told.expected)

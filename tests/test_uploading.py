@@ -154,6 +154,18 @@ def test_files_of_two_uploads_are_read_together_and_the_last_reading_counts(ada:
     assert {row.run_id for row in old} == {incident.uploads.last().run_id}, "as it was then"  # type: ignore[union-attr]
 
 
+def test_two_nodes_that_tell_the_same_are_two_nodes_and_a_file_that_comes_again_is_one(ada: User) -> None:
+    told = b"Mon Jan  5 09:03:25 UTC 2026\n 09:03:25 up 40 days,  2:11,  1 user,  load average: 4.00, 4.00, 4.00\n"
+    given = [files.Brought(f"{node}/uptime.txt", [told]) for node in ("gpu-01", "gpu-02")]
+    incident = files.judge_files(main(), given, ada)
+    files.add_files(incident, given[:1], ada)
+    work(incident)
+    upload = incident.uploads.first()
+    assert upload is not None and upload.unread == []
+    loads = Reading.objects.filter(run_id=upload.run_id, probe="host.load")
+    assert sorted(row.file.split("/")[0] for row in loads) == ["gpu-01", "gpu-02"]
+
+
 def test_an_evidence_bundle_is_judged_as_the_incident_was(ada: User) -> None:
     incident = files.judge_files(main(), brought(), ada)
     into = io.BytesIO()
