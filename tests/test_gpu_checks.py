@@ -11,7 +11,7 @@ import pytest
 
 from probes import intake
 from probes.catalog import host_aer_counters
-from probes.catalog.gpu.p2p import peer_findings
+from probes.catalog.gpu.p2p import peer_findings, peers_in
 from probes.core import ParseError
 from probes.diagnosis import diagnose
 from probes.diagnosis.core import seen
@@ -24,7 +24,6 @@ from probes.intake.tools.gpu import (
     gpu_metric_xids,
     gpustat,
     nvidia_smi_csv,
-    nvidia_smi_p2p,
     nvidia_smi_pmon,
     nvidia_smi_rows,
     nvsm,
@@ -297,9 +296,9 @@ def test_pmon_tells_the_use_of_a_gpu_by_all_its_processes() -> None:
 
 def test_a_gpu_that_reaches_no_other_has_lost_its_links_and_where_none_does_the_machine_may_be_so() -> None:
     rows = [["X" if a == b else "NS" if 2 in (a, b) else "OK" for b in range(4)] for a in range(4)]
-    facts = nvidia_smi_p2p.read("".join(f" GPU{at}\t{chr(9).join(row)}\n" for at, row in enumerate(rows)))
+    facts = peers_in("".join(f" GPU{at}\t{chr(9).join(row)}\n" for at, row in enumerate(rows)))
     assert [(one.code, one.subject) for one in peer_findings(facts)] == [("gpu.nvlink_inactive", {"gpu": 2})]
-    none = nvidia_smi_p2p.read(" GPU0\tX\tCNS\n GPU1\tCNS\tX\n")
+    none = peers_in(" GPU0\tX\tCNS\n GPU1\tCNS\tX\n")
     assert [one.code for one in peer_findings(none)] == ["gpu.p2p_not_supported"]
 
 

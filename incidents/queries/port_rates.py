@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from incidents.models import Reading
-from probes.catalog.network.ib_facts import IbPorts, Port, rates_now
+from probes.catalog.network.ib_facts import WORD, IbPorts, Port, rates_now
 from probes.core import clean
 from probes.stored import stored
 
-WORD = 4  # octets of one count of port_xmit_data and port_rcv_data (InfiniBand Architecture Specification, 16.1.3.5)
 TRAFFIC = re.compile(r"_(?:data|packets|wait|requests|connect)$|cnp|ecn")  # counters that are no errors
 MOST = 6  # names that are told of one port
 

@@ -14,23 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from probes.catalog.network import ib_fabric_collect
 from probes.catalog.network.ibv_devinfo import ports
 from probes.catalog.network.net_facts import Settings
 from probes.catalog.network.rdma_resources import FULL, at_most, in_use
 from probes.core import Finding, ParseError, Probe, clean, sections
-from probes.runner import Absent, isolate, sh, which
+from probes.runner import Absent, isolate, sh
 
 __all__ = ["PROBE", "Settings", "findings", "parse"]
 
 
 def _collect() -> Mapping[str, str]:
     import os
-
-    def path_of(tool: str) -> str | None:
-        for folder in ("/usr/sbin", "/sbin"):  # not on the PATH of a plain login
-            if which(tool) is None and os.access(f"{folder}/{tool}", os.X_OK):
-                return f"{folder}/{tool}"
-        return which(tool)
 
     def asking(argv: list[str]) -> Callable[[], str]:
         def ask() -> str:
@@ -47,7 +42,7 @@ def _collect() -> Mapping[str, str]:
         hcas = []
     if not hcas:
         raise Absent("no InfiniBand or RoCE adapter: /sys/class/infiniband is empty or not there")
-    rdma, devinfo = path_of("rdma"), path_of("ibv_devinfo")
+    rdma, devinfo = ib_fabric_collect.place_of("rdma"), ib_fabric_collect.place_of("ibv_devinfo")
     if not rdma and not devinfo:
         raise Absent("neither rdma (package iproute2) nor ibv_devinfo (package ibverbs-utils) is installed here")
     calls = [("rdma resource show", asking([rdma, "resource", "show"]))] if rdma else []
@@ -105,4 +100,5 @@ PROBE = Probe(
     touches="stack",
     needs="rdma of iproute2; for limits and MTU ibv_devinfo and read and write on /dev/infiniband/uverbs*",
     cost="not measured: there was no such hardware",
+    brings=(ib_fabric_collect,),
 )

@@ -13,11 +13,10 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from probes.core import clean, lines_of
 from probes.intake.csv_rows import csv_rows
-from probes.intake.series import Point, Series
+from probes.intake.series import Point, Series, number, time_of
 
 MOST_ROWS, LONGEST = 200_000, 4_000
 # Those of a CPU that metric_facts knows by name; `node_name` and `node_rank` are labels.
@@ -74,7 +73,7 @@ def series(text: str) -> list[Series]:
     for row in itertools.islice(csv_rows(lines_of(rest, LONGEST), heads.mark), MOST_ROWS) if heads else ():
         if heads is None or len(row) < len(heads.names):
             continue
-        at = _time(row[heads.at]) if heads.at is not None else None
+        at = time_of(row[heads.at]) if heads.at is not None else None
         apart = {*heads.metrics, heads.at, heads.named, heads.value}
         labels = tuple(
             (name, clean(cell.strip())[:200])
@@ -85,23 +84,6 @@ def series(text: str) -> list[Series]:
         if heads.named is not None and heads.value is not None:
             told = [(row[heads.named].strip(), row[heads.value])]
         for name, cell in told:
-            if (value := _number(cell)) is not None:
+            if (value := number(cell)) is not None:
                 found.setdefault((name, labels), []).append((at, value))
     return [Series(name, dict(labels), tuple(points)) for (name, labels), points in found.items()]
-
-
-def _time(text: str) -> float | None:
-    if (value := _number(text)) is not None:
-        return value / 1000 if value > 1e11 else value
-    try:
-        return datetime.fromisoformat(text.strip().replace("Z", "+00:00")).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
-
-
-def _number(text: str) -> float | None:
-    try:
-        found = float(text.strip()[:40])
-    except ValueError:
-        return None
-    return found if -1e18 < found < 1e18 else None

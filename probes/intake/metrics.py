@@ -18,13 +18,12 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from probes.core import clean, lines_of
 from probes.intake import container_tables, gpu_tables, metric_rows
 from probes.intake.csv_rows import csv_rows
-from probes.intake.series import Point, Series
+from probes.intake.series import Point, Series, number, time_of
 
 MOST_SERIES, MOST_POINTS, LONGEST = 200_000, 2_000, 20_000
 _NAME = r"[A-Za-z_:][\w:]{2,120}"
@@ -82,7 +81,7 @@ def _of_lines(text: str) -> list[Series]:
         one = _LINE.fullmatch(line.strip()) if line[:1] != "#" else None
         if one is None or not (one["name"] or one["labels"]):
             continue
-        value, at = _number(one["value"]), _number(one["at"])
+        value, at = number(one["value"]), number(one["at"])
         if value is None:
             continue
         key = (one["name"] or "", tuple(sorted(_labels(one["labels"]).items())))
@@ -128,8 +127,8 @@ def _points(row: dict[str, Any]) -> Iterator[Point]:
         seconds = [at / 1000 if isinstance(at, (int, float)) else None for at in times]
         pairs = [list(pair) for pair in zip(seconds, pairs, strict=False)]
     for pair in pairs:
-        if isinstance(pair, list) and len(pair) == 2 and (value := _number(pair[1])) is not None:
-            yield _number(pair[0]), value
+        if isinstance(pair, list) and len(pair) == 2 and (value := number(pair[1])) is not None:
+            yield number(pair[0]), value
 
 
 _LEGEND = r"[A-Za-z][\w.-]{1,80}(?::\d{1,5})?"  # a pod, a node, or where its exporter listens
@@ -156,9 +155,9 @@ def _of_csv(text: str) -> list[Series]:
     mark = ";" if first.count(";") > first.count(",") else ","
     columns: list[list[Point]] = [[] for _ in heads]
     for row in itertools.islice(csv_rows(lines_of(rest, LONGEST), mark), MOST_POINTS):
-        at = _time(row[0]) if row else None
+        at = time_of(row[0]) if row else None
         for place, cell in enumerate(row[: len(heads)]):
-            if place and (value := _number(cell.strip().rstrip("%"))) is not None:
+            if place and (value := number(cell.strip().rstrip("%"))) is not None:
                 columns[place].append((at, value))
     found = []
     for head, points in zip(heads[1:], columns[1:], strict=True):
@@ -167,22 +166,3 @@ def _of_csv(text: str) -> list[Series]:
             labels = _labels(head) if "{" in head else {"pod": clean(head)[:80]}
             found.append(Series(name if "{" in head and re.fullmatch(_NAME, name) else "", labels, tuple(points)))
     return found
-
-
-def _time(text: str) -> float | None:
-    if (value := _number(text)) is not None:
-        return value / 1000 if value > 1e11 else value
-    try:
-        return datetime.fromisoformat(text.strip().replace("Z", "+00:00")).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or value is None:
-        return None
-    try:
-        found = float(str(value)[:40])
-    except ValueError:
-        return None
-    return found if -1e18 < found < 1e18 else None

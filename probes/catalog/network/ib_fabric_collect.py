@@ -1,7 +1,7 @@
 """Runs a tool of infiniband-diags, which asks the whole fabric by management datagrams: plainly, then by `sudo -n`.
 
-SENT TO THE NODE (ib.fabric, ib.fabric_errors): compiled there by Python 3.6 and later; only names of probes.runner
-beside its own.
+SENT TO THE NODE (ib.fabric, ib.fabric_errors, ib.resources): compiled there by Python 3.6 and later; only names of
+probes.runner beside its own.
 """
 
 from __future__ import annotations

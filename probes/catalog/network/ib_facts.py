@@ -9,6 +9,9 @@ from probes.reference import rows
 
 BITS: Mapping[str, int] = {row["name"]: row["bits"] for row in rows("ib_counters")}
 
+# Octets of one count of port_xmit_data and port_rcv_data (InfiniBand Architecture Specification vol. 1, 16.1.3.5).
+WORD = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

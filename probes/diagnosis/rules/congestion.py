@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
+from probes.catalog.network.ib_facts import WORD
 from probes.diagnosis.core import Evidence, Hypothesis, Reason, Rule
 from probes.diagnosis.ports import Ports, PortView, usual
 
@@ -18,7 +19,6 @@ WAIT = "port_xmit_wait"
 BYTES = 8
 LONG_S = 5.0  # a shorter look may meet one collective of a healthy job, which waits too; judgement
 SOME, BAD = 0.05, 0.20  # of the time; judgement, field row port_xmit_wait
-WORD = 4  # bytes of one count of PortXmitData (InfiniBand Architecture Specification vol. 1, 16.1.3.5)
 # Two looks without times: the part of sending and waiting that is waiting, and ticks (1.6 s of NDR); judgement
 HALF, LONG_WAIT = 0.5, 10_000_000_000
 FASTEST = 800.0  # Gb/s, of XDR: where no port's rate is told, it waited at least so long

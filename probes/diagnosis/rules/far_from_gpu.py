@@ -34,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
         if not far or len(far) * 2 > len(pairs):
             continue
         for pid, mask, gpu, cpus in far[:4]:
-            rank = _rank(evidence, seen.node, pid)
+            rank = evidence.places.pids.get((seen.node, pid))
             who = f"rank {rank}" if rank is not None else f"process {pid}"
             says = f"{who} on {seen.node or 'a node'} may use CPUs {mask} only, its GPU {gpu.index} is near CPUs {cpus}"
             yield Hypothesis(
@@ -45,11 +45,6 @@ def judge(evidence: Evidence) -> Iterator[Hypothesis]:
                 ("mask_far_from_gpu",),
                 would_change=("a mask with CPUs of the GPU's own NUMA node",),
             )
-
-
-def _rank(evidence: Evidence, node: str, pid: int) -> int | None:
-    told = (rank for seen in evidence.of("rank.map") if seen.node == node for rank in seen.facts.ranks)
-    return next((rank.rank for rank in told if rank.pid == pid), None)
 
 
 RULE = Rule((CAUSE,), judge)
